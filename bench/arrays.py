@@ -24,7 +24,7 @@ from compat_tests.raw import RawClient
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
@@ -119,7 +119,7 @@ def _is_answered(port: int, raw: bytes) -> bool:
 def _measured(child: Child, port: int, array: ArrayOf, kind: str, elements: int) -> tuple[Pause, int, bool]:
     count = elements
     while True:
-        raw = request_frame(array.key, array.version, 1, "arrays", long_request(array, count, kind))
+        raw = encode_request(array.key, array.version, 1, "arrays", long_request(array, count, kind))
         child.ask()
         began = time.perf_counter()
         is_answered = _is_answered(port, raw)
@@ -147,7 +147,7 @@ def measure(start: Start, elements: int, names: Collection[str], kinds: Collecti
                     for array in arrays(apis, key):
                         for kind in kinds:
                             small = long_request(array, 1, kind)
-                            _is_answered(port, request_frame(key, array.version, 1, "arrays", small))
+                            _is_answered(port, encode_request(key, array.version, 1, "arrays", small))
                             pause, count, is_answered = _measured(child, port, array, kind, elements)
                             pauses.append(pause._replace(name=f"{listener} {pause.name}"))
                             _print(pauses[-1], count, "" if is_answered else " (connection closed)")

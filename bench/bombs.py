@@ -7,7 +7,7 @@ from functools import partial
 
 from ottla.broker.telemetry.subscriptions import wanted_of
 from ottla.broker.tests.test_telemetry import field, message, metric, point
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 
 ROOM_BYTES = (1 << 20) - 1000
@@ -18,7 +18,7 @@ NOTHING = field(2, b"")
 """A metric without a name and a value."""
 
 
-def push(metrics: bytes, codec: Codec, ident: bytes) -> PushTelemetryRequest:
+def push(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
     """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
     return PushTelemetryRequest(ident, wanted_of([]).id_for(ident), False, codec, metrics)
 
@@ -38,7 +38,7 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
     return out
 
 
-def zeros(codec: Codec, n: int) -> PushTelemetryRequest:
+def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
     """A bomb: a hundred zeros for each element, packed."""
     return push(compress(codec, bytes(100 * n)), codec, _whose(n))
 
@@ -46,29 +46,35 @@ def zeros(codec: Codec, n: int) -> PushTelemetryRequest:
 def values(n: int) -> PushTelemetryRequest:
     """As many values of one name as are taken, none of them packed."""
     points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
-    return push(message(metric("m", *points)), Codec.NONE, _whose(n))
+    return push(message(metric("m", *points)), CompressionType.NONE, _whose(n))
 
 
 def names(n: int) -> PushTelemetryRequest:
     """As many names as are taken, with a value each, packed."""
     made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
-    return push(compress(Codec.ZSTD, message(*made)), Codec.ZSTD, _whose(n))
+    return push(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
 
 
 def nothings(n: int) -> PushTelemetryRequest:
     """Metrics without a name and a value, two bytes each, packed to next to nothing."""
-    return push(compress(Codec.ZSTD, message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))), Codec.ZSTD, _whose(n))
+    return push(
+        compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))),
+        CompressionType.ZSTD,
+        _whose(n),
+    )
 
 
 def claims(n: int) -> PushTelemetryRequest:
     """A field that claims more than there is, behind many that hold nothing."""
     whole = message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))
-    return push(compress(Codec.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), Codec.GZIP, _whose(n))
+    return push(
+        compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
+    )
 
 
 def again(n: int) -> PushTelemetryRequest:
     """A bomb of somebody who has just pushed."""
-    return push(compress(Codec.GZIP, bytes(100 * n)), Codec.GZIP, SAME)
+    return push(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
 
 
-BOMBS = {codec.name: partial(zeros, codec) for codec in Codec if codec is not Codec.NONE}
+BOMBS = {codec.name: partial(zeros, codec) for codec in CompressionType if codec is not CompressionType.NONE}

@@ -19,7 +19,7 @@ from compat_tests.cluster import OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 
@@ -41,9 +41,9 @@ class Build(OttlaProcess):
 
 def produce_frame() -> bytes:
     """One record of 100 bytes."""
-    raw = r.build([r.NewRecord(None, bytes(100), int(time.time() * 1000))])
+    raw = r.build_batch([r.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
-    return request_frame(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
+    return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
 
 
 def fetch_frame() -> bytes:
@@ -52,7 +52,7 @@ def fetch_frame() -> bytes:
     request = f.FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("small", partitions=[part])]
     )
-    return request_frame(ApiKey.FETCH, 12, 1, "bench", request)
+    return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 
 
 def ask(node: Build, frame: bytes, requests: int) -> tuple[float, float]:

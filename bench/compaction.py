@@ -34,7 +34,7 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
     )
     chance, now = random.Random(1), time.time_ns() // 10**6
     pool = [
-        r.build([r.NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
+        r.build_batch([r.NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
         for _ in range(min(records // BATCH, 2000))
     ]
     for number in range(records // BATCH):

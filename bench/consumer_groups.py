@@ -26,7 +26,7 @@ from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
@@ -68,7 +68,7 @@ class Member:
         if self.owned is None and self.epoch > 0:
             if self._said[0] != self.epoch:
                 quiet = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
-                self._said = self.epoch, request_frame(KEY, 1, 1, "bench", quiet)
+                self._said = self.epoch, encode_request(KEY, 1, 1, "bench", quiet)
             self.sent_s = time.perf_counter()
             self.sock.sendall(self._said[1])
             return
@@ -77,7 +77,7 @@ class Member:
             request.rebalance_timeout_ms, request.subscribed_topic_names = 300_000, [TOPIC]
         self.owned = None
         self.sent_s = time.perf_counter()
-        self.sock.sendall(request_frame(KEY, 1, 1, "bench", request))
+        self.sock.sendall(encode_request(KEY, 1, 1, "bench", request))
 
     def receive(self) -> Answer | None:
         """An answer that is whole."""

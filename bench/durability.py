@@ -22,7 +22,7 @@ def round_trip_ms(node: OttlaProcess) -> float:
     peer = RawClient(node.port)
     took = []
     for number in range(ROUND_TRIPS):
-        raw = r.build([r.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
+        raw = r.build_batch([r.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
         data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
         began = time.perf_counter()
         answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))

@@ -19,7 +19,7 @@ from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import fetch as f
 
 CONNECTIONS = 4
@@ -37,7 +37,7 @@ def fill(node: Process, topic: str) -> None:
     )
     value = bytes(range(256)) * (BATCH_BYTES // RECORDS // 256)
     now_ms = int(time.time() * 1000)
-    raw = r.build([r.NewRecord(None, value, now_ms)] * RECORDS)
+    raw = r.build_batch([r.NewRecord(None, value, now_ms)] * RECORDS)
     client = RawClient(node.port)
     for partition in range(CONNECTIONS):
         for _ in range(BATCHES):
@@ -62,7 +62,7 @@ class Reader(threading.Thread):
         part = f.FetchPartition(self._partition, fetch_offset=offset, partition_max_bytes=self._answer_bytes)
         topics = [f.FetchTopic(self._topic, partitions=[part])]
         request = f.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=self._answer_bytes, topics=topics)
-        return request_frame(ApiKey.FETCH, 12, 1, "bench", request)
+        return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 
     def run(self) -> None:
         """Fetch until the time is over."""

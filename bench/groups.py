@@ -22,7 +22,7 @@ from compat_tests.cluster import OttlaProcess
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import find_coordinator as fc
@@ -214,7 +214,7 @@ async def _main(load: Load) -> list[tuple[socket.socket, bytes]]:
     for consumer, (connection, generation) in load.ready.items():
         sock = connection.stream.detach()  # type: ignore[attr-defined]
         beat = hb.HeartbeatRequest(consumer.group, generation, consumer.member)
-        out.append((sock, request_frame(ApiKey.HEARTBEAT, 4, 1, "beat", beat)))
+        out.append((sock, encode_request(ApiKey.HEARTBEAT, 4, 1, "beat", beat)))
     return out
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from bench import bombs
 from bench.pauses import Child
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import api_versions as av
@@ -269,7 +269,7 @@ class Other:
         self.longest_s = 0.0
 
     def _run(self) -> None:
-        question = request_frame(K.API_VERSIONS, 0, 1, "other", av.ApiVersionsRequest())
+        question = encode_request(K.API_VERSIONS, 0, 1, "other", av.ApiVersionsRequest())
         with socket.create_connection(("127.0.0.1", self._port)) as sock:
             while not self._done.is_set():
                 began = time.perf_counter()
@@ -296,9 +296,9 @@ def _warm(port: int, scene: Scene) -> None:
     """What is loaded and compiled on first use is not the request's cost."""
     exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
     with socket.create_connection(("127.0.0.1", port)) as sock:
-        _ask(sock, request_frame(K.METADATA, 12, 1, "hostile", exists))
+        _ask(sock, encode_request(K.METADATA, 12, 1, "hostile", exists))
         time.sleep(0.5)
-        _ask(sock, request_frame(scene.key, scene.version, 1, "hostile", scene.make(2)))
+        _ask(sock, encode_request(scene.key, scene.version, 1, "hostile", scene.make(2)))
 
 
 def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
@@ -306,7 +306,7 @@ def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
     node = Child(where)
     try:
         _warm(node.port, scene)
-        raw = request_frame(scene.key, scene.version, 1, "hostile", scene.make(elements))
+        raw = encode_request(scene.key, scene.version, 1, "hostile", scene.make(elements))
         with Other(node.port) as other:
             time.sleep(0.3)
             node.ask()
@@ -317,7 +317,7 @@ def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
                 with socket.create_connection(("127.0.0.1", node.port)) as sock:
                     sock.settimeout(TIMEOUT_S)
                     if scene.is_behind:
-                        _ask(sock, request_frame(scene.key, scene.version, 1, "hostile", scene.make(2)))
+                        _ask(sock, encode_request(scene.key, scene.version, 1, "hostile", scene.make(2)))
                     answer = _ask(sock, raw)
             except ConnectionError:
                 said = "refused"

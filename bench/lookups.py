@@ -36,7 +36,7 @@ def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None
     value = bytes(record_bytes)
     for number in range(batches):
         first = START_MS + number * records
-        raw = r.build([r.NewRecord(None, value, first + i) for i in range(records)])
+        raw = r.build_batch([r.NewRecord(None, value, first + i) for i in range(records)])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
         answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
         assert answer.responses[0].partition_responses[0].error_code == 0

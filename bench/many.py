@@ -34,7 +34,7 @@ def ends(peer: RawClient, topic: str, numbers: range) -> list[int]:
 
 def write(peer: RawClient, topic: str, number: int) -> int:
     """Write one record; gives the error code."""
-    raw = r.build([r.NewRecord(None, b"x", time.time_ns() // 10**6)])
+    raw = r.build_batch([r.NewRecord(None, b"x", time.time_ns() // 10**6)])
     data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
     answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
     return int(answer.responses[0].partition_responses[0].error_code)

@@ -58,7 +58,7 @@ class Fleet:
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
         """One batch to every partition."""
         peer = RawClient(node.port, timeout_s=300)
-        raw = r.build([r.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
+        raw = r.build_batch([r.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
         at_once = max(min((32 << 20) // len(raw), self.partitions), 1)
         for name in self.names:
             for first in range(0, self.partitions, at_once):

@@ -244,7 +244,7 @@ class Scenes:
 
     def _produce(self, topic: str, **config: str) -> None:
         self._make(topic, 1, **config)
-        raw = r.build([r.NewRecord(b"k%d" % n, b"%0100d" % n, int(time.time() * 1000)) for n in range(8000)])
+        raw = r.build_batch([r.NewRecord(b"k%d" % n, b"%0100d" % n, int(time.time() * 1000)) for n in range(8000)])
         for _ in range(BATCHES):
             row = self._peer.produce(topic, 0, raw)
             assert row.error_code == 0, row

@@ -46,7 +46,7 @@ def write(client: RawClient, topic: str, partition: int) -> None:
     """Write a record, once the node leads the partition."""
     deadline = time.monotonic() + CREATED_WITHIN_S
     while True:
-        raw = r.build([r.NewRecord(b"k", b"value", int(time.time() * 1000))])
+        raw = r.build_batch([r.NewRecord(b"k", b"value", int(time.time() * 1000))])
         row = client.produce(topic, partition, raw)
         if row.error_code == ErrorCode.NONE:
             return

@@ -23,7 +23,7 @@ from bench.builds import produce_frame
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
 from compat_tests.raw import RawClient
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -121,7 +121,7 @@ class Stranger:
             elif self._kind == 2:
                 if self._context is not None:
                     sock = self._context.wrap_socket(sock, server_hostname="localhost")
-                sock.sendall(request_frame(ApiKey.SASL_HANDSHAKE, 1, 1, "s", SaslHandshakeRequest("PLAIN")))
+                sock.sendall(encode_request(ApiKey.SASL_HANDSHAKE, 1, 1, "s", SaslHandshakeRequest("PLAIN")))
                 sock.sendall(struct.pack(">i", TOKEN_BYTES))
             sock.settimeout(0)
             self._sock = sock

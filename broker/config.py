@@ -31,8 +31,8 @@ from ottla.controller.image import RESOURCE_TOPIC, Image
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
 from ottla.log.java_properties import MalformedProperties, load_settings
-from ottla.log.settings import LogSettings
-from ottla.wire.compression import Codec
+from ottla.log.settings import LogConfig
+from ottla.wire.compression import CompressionType
 from ottla.wire.schema import Message
 from ottla.world.env import SocketBuffers
 
@@ -309,7 +309,7 @@ class NodeConfig:
         text = key.default if key.broker_key is None else self.current(image, key.broker_key)
         return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
-    def log_settings(self, image: Image, topic: str) -> LogSettings:
+    def log_settings(self, image: Image, topic: str) -> LogConfig:
         """A topic's settings, typed for its log."""
 
         def get(name: str) -> str:
@@ -317,11 +317,11 @@ class NodeConfig:
             assert key is not None
             return self.topic_text(image, topic, key) or ""
 
-        codec = {"producer": None, "uncompressed": Codec.NONE}
+        codec = {"producer": None, "uncompressed": CompressionType.NONE}
         name = get("compression.type")
-        chosen = codec[name] if name in codec else Codec[name.upper()]
+        chosen = codec[name] if name in codec else CompressionType[name.upper()]
         level = f"compression.{name}.level"
-        return LogSettings(
+        return LogConfig(
             segment_bytes=int(get(INTERNAL_SEGMENT_BYTES) or get("segment.bytes")),
             segment_ms=int(get("segment.ms")),
             segment_index_bytes=int(get("segment.index.bytes")),
@@ -344,8 +344,8 @@ class NodeConfig:
             retention_by_claimed_time=get(CLAIMED_TIME) == "true",
             validate_records=get(VALIDATE_RECORDS) == "true",
             segment_jitter_ms=int(get("segment.jitter.ms")),
-            codec=chosen,
-            codec_level=int(get(level)) if level in TOPIC_KEYS else None,
+            compression_type=chosen,
+            compression_level=int(get(level)) if level in TOPIC_KEYS else None,
             file_delete_delay_ms=int(get("file.delete.delay.ms")),
         )
 

@@ -26,7 +26,7 @@ from ottla.broker.server.listening import CannotListen, Listening
 from ottla.broker.upkeep.supervise import raise_alone
 from ottla.controller.delta import Delta
 from ottla.controller.quorum_config import QuorumConfig
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.world import logs
 from ottla.world.env import Env
 
@@ -83,7 +83,7 @@ class Node:
         if losses.failure is not None:
             raise StorageFailed(f"a data directory failed: {losses.failure}")
 
-    async def _identify(self) -> tuple[Identity, QuorumConfig]:
+    async def _identify(self) -> tuple[MetaProperties, QuorumConfig]:
         """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""
         config, env, storage = self.config, self.env, self.storage
         identity = storage.identify(config.node_id, config.cluster_id)

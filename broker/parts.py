@@ -44,7 +44,7 @@ from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
 from ottla.controller.image import Image
 from ottla.controller.quorum_config import QuorumConfig
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Parts:
         config: NodeConfig,
         storage: Storage,
         losses: Losses,
-        identity: Identity,
+        identity: MetaProperties,
         quorum: QuorumConfig,
         nursery: trio.Nursery,
     ) -> None:

@@ -17,7 +17,7 @@ from ottla.broker.turn import Waiting
 AT_ONCE = 2
 T = TypeVar("T")
 Work = Generator[bool | None, None, T]
-"""Work that is cut into steps, and says True once it keeps much, or will with the next step (`compression.Unpacking`):
+"""Work that is cut into steps, and says True once it keeps much, or will with the next step (`compression.StreamDecompressor`):
 then it goes on when it is its turn. What unpacks little never waits."""
 
 

@@ -53,7 +53,7 @@ def topic_id(peer: RawClient) -> bytes:
 
 def batch() -> bytes:
     """Two records."""
-    return r.build([r.NewRecord(b"k", b"v", 1_700_000_000_000), r.NewRecord(None, b"w", 1_700_000_000_500)])
+    return r.build_batch([r.NewRecord(b"k", b"v", 1_700_000_000_000), r.NewRecord(None, b"w", 1_700_000_000_500)])
 
 
 def _produce(version: int, own: bytes) -> Iterator[Message]:

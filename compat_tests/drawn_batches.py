@@ -20,8 +20,8 @@ import zstandard
 from ottla.log.tests.world import NOW
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
-from ottla.wire.compression_headers import LZ4_MAGIC, XERIAL_MAGIC, ZSTD_MAGIC, lz4_descriptor_checksum
+from ottla.wire.compression import CompressionType
+from ottla.wire.compression_headers import LZ4_MAGIC, XERIAL_MAGIC, ZSTD_MAGIC, compute_lz4_header_checksum
 
 BEHIND = "bytes behind it"
 CUT = "cut off"
@@ -46,16 +46,28 @@ class BatchDrawer:
     def draw(self) -> Drawn:
         """Draw one batch."""
         rng, self._notes = self.rng, []
-        codec = rng.choice([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.LZ4, Codec.ZSTD, Codec.ZSTD])
+        codec = rng.choice(
+            [
+                CompressionType.GZIP,
+                CompressionType.SNAPPY,
+                CompressionType.LZ4,
+                CompressionType.LZ4,
+                CompressionType.ZSTD,
+                CompressionType.ZSTD,
+            ]
+        )
         records = self._records()
-        plain = r.build(records)
+        plain = r.build_batch(records)
         header = b.parse_header(plain)
         data = plain[b.HEADER_BYTES :]
-        packed = {Codec.GZIP: self._gzip, Codec.SNAPPY: self._snappy, Codec.LZ4: self._lz4, Codec.ZSTD: self._zstd}[
-            codec
-        ](data)
+        packed = {
+            CompressionType.GZIP: self._gzip,
+            CompressionType.SNAPPY: self._snappy,
+            CompressionType.LZ4: self._lz4,
+            CompressionType.ZSTD: self._zstd,
+        }[codec](data)
         packed = self._damaged(packed)
-        raw = b.pack_header(header._replace(attributes=int(codec)), packed)
+        raw = b.pack_batch(header._replace(attributes=int(codec)), packed)
         return Drawn(f"{codec.name.lower()} {len(data)} bytes: {', '.join(self._notes) or 'plain'}", raw)
 
     def _note(self, what: str) -> str:
@@ -204,12 +216,12 @@ class BatchDrawer:
         if self._chance(0.3, "content size"):
             wrong = self._chance(0.2, "wrong content size")
             descriptor = bytes((flags | 8, descriptor[1])) + struct.pack("<Q", len(data) + wrong)
-        checksum = lz4_descriptor_checksum(descriptor)
+        checksum = compute_lz4_header_checksum(descriptor)
         if self._chance(0.05, "wrong lz4 header checksum"):
             checksum ^= rng.choice([1, 0x80])
         if self._chance(0.05, "lz4 header checksum with the magic number"):
             whole = LZ4_MAGIC + descriptor
-            checksum = lz4_descriptor_checksum(whole) if len(whole) < 16 else 0
+            checksum = compute_lz4_header_checksum(whole) if len(whole) < 16 else 0
         out = [LZ4_MAGIC, descriptor, bytes((checksum,))]
         step = min(rng.choice([1 << 22, 64 * 1024, 3000]), 1 << 2 * number + 8)
         for at in range(0, len(data), step):

@@ -14,11 +14,11 @@ from ottla.broker.server.dispatch import Route
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.interpreter import spec_of
 from ottla.wire.record import NewRecord
-from ottla.wire.records import build
+from ottla.wire.records import build_batch
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-BATCH = build([NewRecord(b"k", b"v", 10**12)])
+BATCH = build_batch([NewRecord(b"k", b"v", 10**12)])
 KINDS = ("distinct", "equal", "empty")
 """Elements with different names and numbers, equal elements with valid values, and elements with default values."""
 NUMBERS = {"int16": 2**15, "uint16": 2**16, "int32": 2**31, "uint32": 2**32, "int64": 2**63}
@@ -101,7 +101,7 @@ def _struct(
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
         if version not in spec.versions:
-            values[spec.name] = spec.fresh_default()
+            values[spec.name] = spec.default_value()
         elif spec.name in known and not spec.is_array:
             values[spec.name] = known[spec.name]
         elif path and spec.name == path[0]:
@@ -133,7 +133,7 @@ def _beside(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any
     """Return the value of a field that is not on the way to the long array."""
     if number is None and kind != "empty" and spec.name in FIXED_VALUES and not spec.is_array:
         value = FIXED_VALUES[spec.name]
-        return value if value is not None or version in spec.nullable else spec.fresh_default()
+        return value if value is not None or version in spec.nullable else spec.default_value()
     if spec.is_array:
         is_set_aside = MEANT.get(spec.name) == ()
         return [] if kind == "empty" or is_set_aside else [_element(spec, version, kind, number)]

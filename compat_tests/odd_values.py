@@ -15,13 +15,13 @@ from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, broker_key
 from ottla.wire import batch, records
 from ottla.wire.compiler import encode
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignmentTopicPartition as Placed
 from ottla.wire.record import NewRecord
 from ottla.wire.schema import FieldSpec, Message, fields_of
-from ottla.wire.tests.instances import filled
+from ottla.wire.tests.instances import fill_message
 
 RANGES = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
 SMALL = (0, 0, 0, 1, 1, 2, 3, 5, 10, 100)
@@ -201,7 +201,7 @@ class Odd:
         if known and kind != "string":
             return rng.choice(known)
         if kind == "records":
-            return records.build([NewRecord(b"k", b"v", 10**12)] * rng.choice((1, 3)))
+            return records.build_batch([NewRecord(b"k", b"v", 10**12)] * rng.choice((1, 3)))
         if kind == "bytes":
             return rng.choice(self._blobs)
         default = spec.default
@@ -250,12 +250,14 @@ class Odd:
                 ids["producer_id"] = self._scalar("int64", "")
                 ids["producer_epoch"] = rng.choice((0, 0, 1, -1, 2**15 - 1))
                 ids["base_sequence"] = rng.choice((0, 0, 3, -1, 2**31 - 1))
-            codec = rng.choice(list(Codec))
-            raw = records.build(some, codec=codec, attributes=rng.choice((0, 0, 0, 8, 16, 32, 48, 64, 1 << 14)), **ids)
+            codec = rng.choice(list(CompressionType))
+            raw = records.build_batch(
+                some, codec=codec, attributes=rng.choice((0, 0, 0, 8, 16, 32, 48, 64, 1 << 14)), **ids
+            )
             if rng.random() < 0.5:
                 field, bits = rng.choice(LYING)
                 header = batch.parse_header(raw)._replace(**{field: self._scalar(bits, field)})
-                raw = batch.pack_header(header, raw[batch.HEADER_BYTES :])
+                raw = batch.pack_batch(header, raw[batch.HEADER_BYTES :])
             if rng.random() < 0.1:
                 raw = raw[: rng.randrange(len(raw))]
             out += raw
@@ -281,12 +283,12 @@ class Odd:
             return self._struct(spec.struct, version, flexible=flexible)
         if not odd:
             value = self._meant(spec)
-            return value if value is not None or version in spec.nullable else spec.fresh_default()
+            return value if value is not None or version in spec.nullable else spec.default_value()
         return self._scalar(spec.kind, spec.name)
 
     def _struct(self, cls: type[Message], version: int, *, flexible: bool) -> Message:
         make = partial(self._value, version=version, flexible=flexible)
-        made: Any = filled(self.rng, cls, version, make, flexible=flexible)
+        made: Any = fill_message(self.rng, cls, version, make, flexible=flexible)
         if cls.__name__ in ("AlterableConfig", "CreatableTopicConfig"):
             made.name, made.value = self._setting(TOPIC_KEYS if "Topic" in cls.__name__ else SETTING_NAMES)
         if cls.__name__ == "AlterConfigsResource" and self.rng.random() >= self._oddness:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import produce as p
@@ -66,7 +66,7 @@ class RawClient:
         """Send, and leave the answer for later."""
         self.number += 1
         self.asked.add((key, version))
-        self.sock.sendall(request_frame(key, version, self.number, self.client_id, body))
+        self.sock.sendall(encode_request(key, version, self.number, self.client_id, body))
 
     def receive(self, key: ApiKey, version: int) -> Any:
         """The answer to the last request."""

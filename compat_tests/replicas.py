@@ -21,7 +21,7 @@ def by_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes,
         row = client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         assert (row.error_code, row.log_start_offset) == (0, 0), f"node {node.id}, {topic}-{partition}: {row}"
         got = bytes(row.records or b"")
-        for pos, header in b.iterate(got):
+        for pos, header in b.iterate_batches(got):
             raw += got[pos : pos + header.size_bytes]
             offset = header.next_offset
         if offset >= row.high_watermark or not got:
@@ -34,7 +34,7 @@ def on_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> by
     files = sorted(Path(node.data_dir, f"{topic}-{partition}").glob("*.log"))
     raw = b"".join(path.read_bytes() for path in files)
     offset = size = 0
-    for pos, header in b.iterate(raw):
+    for pos, header in b.iterate_batches(raw):
         if header.base_offset >= end:
             break
         size = pos + header.size_bytes
@@ -60,5 +60,5 @@ def check_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> i
             where = f"node {node.id}, {topic}-{number}"
             assert by_wire(node, topic, number) == (first, end), f"{where}: other bytes by wire"
             assert on_disk(node, topic, number, end) == first, f"{where}: other bytes on disk"
-        epochs |= {(number, header.partition_leader_epoch) for _, header in b.iterate(first)}
+        epochs |= {(number, header.partition_leader_epoch) for _, header in b.iterate_batches(first)}
     return len(epochs)

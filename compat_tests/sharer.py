@@ -27,7 +27,7 @@ Said = tuple[int, int, list[int]]
 def batch(count: int, first: int = 0, **fields: Any) -> bytes:
     """Records that tell their number."""
     items = [r.NewRecord(b"k", b"v%d" % number, BASE_MS + number) for number in range(first, first + count)]
-    return r.build(items, **fields)
+    return r.build_batch(items, **fields)
 
 
 def beat(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
@@ -123,7 +123,9 @@ class Sharer:
         for topic in answer.responses:
             for part in topic.partitions:
                 part.records = (
-                    None if part.records is None else [head.base_offset for _, head in b.iterate(bytes(part.records))]
+                    None
+                    if part.records is None
+                    else [head.base_offset for _, head in b.iterate_batches(bytes(part.records))]
                 )
         self.stage.note(f"{self.name} {what}", answer)
 

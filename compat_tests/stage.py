@@ -8,7 +8,7 @@ from typing import Any
 from compat_tests.raw import RawClient, until, until_known
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import fetch as f
@@ -109,7 +109,7 @@ class Stage:
     def set_beyond_a_text(self, what: str, topic: str, name: str, value: str) -> None:
         """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
         resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
-        raw = request_frame(
+        raw = encode_request(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "peer", ia.IncrementalAlterConfigsRequest([resource])
         )
         body = raw[4:].replace(write_uvarint(6) + b"short", write_uvarint(len(value) + 1) + value.encode())

@@ -14,7 +14,7 @@ from compat_tests.raw import RawClient, until
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -45,9 +45,9 @@ def batches(seed: int, count: int) -> list[bytes]:
             items.append(r.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
         idempotent = number % 3 == 0
         out.append(
-            r.build(
+            r.build_batch(
                 items,
-                codec=chance.choice(list(Codec)),
+                codec=chance.choice(list(CompressionType)),
                 **({"producer_id": 76 + seed, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}),
             )
         )
@@ -88,11 +88,11 @@ class Node:
             )
             row = self.peer.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
             assert row.error_code == 0
-            for pos, header in b.iterate(row.records):
+            for pos, header in b.iterate_batches(row.records):
                 assert b.crc_matches(row.records, header, pos)
                 out += [
                     (x.offset, x.timestamp_ms, x.key, x.value)
-                    for x in r.iterate(row.records, header, pos)
+                    for x in r.iterate_records(row.records, header, pos)
                     if x.offset >= at
                 ]
                 at = max(at, header.next_offset)

@@ -87,7 +87,7 @@ def compare(name: str, cls: type[Message], fields: list[dict[str, Any]], common:
             if getattr(spec, key) != value:
                 out.append(f"{at}: {key} {getattr(spec, key)}, Kafka has {value}")
         default = default_of(field, is_struct=is_struct)
-        fresh = spec.fresh_default()
+        fresh = spec.default_value()
         if default == "struct":
             default = spec.struct() if spec.struct is not None else None
         if fresh != default or type(fresh) is not type(default):

@@ -22,7 +22,7 @@ FOREIGN = ("lost+found", "my-backup.2024-delete", "my-future", "old-stray", "bac
 
 def produce(peer: RawClient, topic: str) -> tuple[int, int]:
     """Error code and offset."""
-    row = peer.produce(topic, 0, r.build([r.NewRecord(b"k", b"v", time.time_ns() // 10**6)]))
+    row = peer.produce(topic, 0, r.build_batch([r.NewRecord(b"k", b"v", time.time_ns() // 10**6)]))
     return row.error_code, row.base_offset
 
 

@@ -10,11 +10,11 @@ import zlib
 from compat_tests.drawn_batches import BEHIND, CUT, DAMAGE, BatchDrawer, Drawn
 from compat_tests.test_controller_rules import kafka
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW, memory_disk, new_log
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec, compress, packer
+from ottla.wire.compression import CompressionType, compress, create_compressor
 from ottla.wire.errors import ProtocolError, WireError
 
 BATCHES = int(os.environ.get("OTTLA_BATCHES", "1000"))
@@ -23,7 +23,7 @@ SEED = int(os.environ.get("OTTLA_SEED", "1"))
 
 def appended(raw: bytes, *, validate: bool) -> int:
     """The error code of an append; with `validate` every record is looked at, as Kafka does."""
-    log: PartitionLog = new_log(memory_disk().session(), LogSettings(validate_records=validate))
+    log: PartitionLog = new_log(memory_disk().session(), LogConfig(validate_records=validate))
     try:
         log.append_as_leader(bytearray(raw), 0, NOW)
     except ProtocolError as error:
@@ -35,7 +35,7 @@ def consumed(raw: bytes) -> str:
     """What a reader gets, in the words of Validate.java."""
     crc = count = 0
     try:
-        for record in r.iterate(raw, b.parse_header(raw)):
+        for record in r.iterate_records(raw, b.parse_header(raw)):
             count += 1
             crc = zlib.crc32(record.value or b"", zlib.crc32(record.key or b"", crc))
     except WireError:
@@ -75,11 +75,11 @@ def test_drawn_compressed_batches_are_accepted_and_read_as_by_kafka() -> None:
     assert 0.2 * len(drawn) < refused < 0.8 * len(drawn)
 
 
-LEVELS: dict[Codec, tuple[int | None, ...]] = {
-    Codec.GZIP: (None, 1, 9),
-    Codec.SNAPPY: (None,),
-    Codec.LZ4: (None, 1, 9, 17),
-    Codec.ZSTD: (None, -131072, 1, 19),
+LEVELS: dict[CompressionType, tuple[int | None, ...]] = {
+    CompressionType.GZIP: (None, 1, 9),
+    CompressionType.SNAPPY: (None,),
+    CompressionType.LZ4: (None, 1, 9, 17),
+    CompressionType.ZSTD: (None, -131072, 1, 19),
 }
 
 
@@ -87,15 +87,15 @@ def test_batches_packed_by_the_broker_are_read_by_kafka() -> None:
     """As a whole and in pieces, at every end of the levels, and in more than one block."""
     rng = random.Random(SEED)
     value = rng.randbytes(90_000) + b"again and again " * 10_000
-    plain = r.build([r.NewRecord(b"k", value, NOW), r.NewRecord(None, b"v", NOW)])
+    plain = r.build_batch([r.NewRecord(b"k", value, NOW), r.NewRecord(None, b"v", NOW)])
     header, data = b.parse_header(plain), plain[b.HEADER_BYTES :]
     batches = []
     for codec, levels in LEVELS.items():
         for level in levels:
-            pack = packer(codec, level)
+            pack = create_compressor(codec, level)
             pieces = b"".join(pack.add(data[at : at + 7000]) for at in range(0, len(data), 7000)) + pack.finish()
             for packed in (compress(codec, data, level), pieces):
-                batches.append(b.pack_header(header._replace(attributes=int(codec)), packed))
+                batches.append(b.pack_batch(header._replace(attributes=int(codec)), packed))
     answers = kafka("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
     assert answers == [f"0 {consumed(plain)}"] * len(batches)
     assert [appended(raw, validate=False) for raw in batches] == [0] * len(batches)

@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 def produce(peer: RawClient, partition: int) -> tuple[int, int]:
     """Error code and offset."""
-    raw = r.build([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
+    raw = r.build_batch([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
     row = peer.produce("t", partition, raw)
     return row.error_code, row.base_offset
 

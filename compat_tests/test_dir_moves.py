@@ -179,7 +179,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def filled(node: Process, count: int) -> None:
-    raw = r.build([r.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
+    raw = r.build_batch([r.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
     for _ in range(count):
         until(lambda: RawClient(node.port).produce("t", 0, raw).error_code == 0)
 

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.cluster import OTTLA
 from compat_tests.jars import classpath, jars
 from ottla.wire import batch as b
-from ottla.wire.primitives import uuid_bytes
+from ottla.wire.primitives import uuid_from_string
 
 ID = "5L6g3nShT-eMCtK--X86sw"
 VOTERS = (
@@ -62,7 +62,7 @@ def by_kafka(arguments: list[str]) -> list[str]:
 def without_times(raw: bytes) -> list[bytes]:
     """The batches of a checkpoint with their times and checksums out; a snapshot's header tells a time too."""
     out = []
-    for pos, header in b.iterate(raw):
+    for pos, header in b.iterate_batches(raw):
         batch = bytearray(raw[pos : pos + header.size_bytes])
         batch[17:21] = bytes(4)
         batch[27:43] = bytes(16)
@@ -83,7 +83,7 @@ def formatted(folder: Path, config: str, options: list[str], command: Callable[[
     own = b"no id"
     if (dirs[1] / "meta.properties").exists():
         text = (dirs[1] / "meta.properties").read_text()
-        own = uuid_bytes(text.partition("directory.id=")[2].splitlines()[0])
+        own = uuid_from_string(text.partition("directory.id=")[2].splitlines()[0])
     for path in sorted(p for d in dirs for p in d.rglob("*") if p.is_file() and p.name != ".lock"):
         name = str(path.relative_to(folder))
         if path.suffix == ".checkpoint":

@@ -42,7 +42,7 @@ def hang(node: Process, name: str, partition: int) -> None:
         given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
         time.sleep(0.1)
     made = r.NewRecord(b"k", name.encode(), time.time_ns() // 10**6 - HOUR_MS)
-    raw = r.build(
+    raw = r.build_batch(
         [made],
         attributes=b.TRANSACTIONAL_BIT,
         producer_id=given.producer_id,

@@ -120,10 +120,10 @@ def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
 
 
 def test_trap_6_pipelined_requests_are_answered_in_order(node: OttlaProcess) -> None:
-    from ottla.wire.framing import request_frame
+    from ottla.wire.framing import encode_request
 
     peer = RawClient(node.port)
-    frames = [request_frame(ApiKey.METADATA, 9, n, "p", MetadataRequest(None)) for n in range(200)]
+    frames = [encode_request(ApiKey.METADATA, 9, n, "p", MetadataRequest(None)) for n in range(200)]
     peer.sock.sendall(b"".join(frames))
     assert [struct.unpack(">i", peer.read()[:4])[0] for _ in range(200)] == list(range(200))
     peer.close()

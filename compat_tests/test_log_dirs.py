@@ -56,7 +56,7 @@ def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
 
 
 def produce(node: Process, partition: int, size: int) -> int:
-    raw = r.build([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
+    raw = r.build_batch([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
 
     def ask() -> Any:
         return RawClient(node.port).produce("t", partition, raw)

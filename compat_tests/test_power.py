@@ -46,7 +46,7 @@ class Writer(threading.Thread):
         while not self.stop.is_set():
             partition = number % PARTITIONS
             value = b"%d:" % number + bytes(self._rng.choice((10, 300, 60_000)))
-            raw = r.build([r.NewRecord(b"k", value, time.time_ns() // 10**6)])
+            raw = r.build_batch([r.NewRecord(b"k", value, time.time_ns() // 10**6)])
             try:
                 row = self._peer.produce("t", partition, raw)
             except OSError:
@@ -63,7 +63,7 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
     for partition in range(PARTITIONS):
         at = 0
         # What a restart found unsynced is readable once it is synced, and so is what comes behind it: then it is so.
-        last = r.build([r.NewRecord(b"k", b"last", time.time_ns() // 10**6)])
+        last = r.build_batch([r.NewRecord(b"k", b"last", time.time_ns() // 10**6)])
         until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
         while True:
             part = f.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)

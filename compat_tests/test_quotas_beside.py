@@ -220,7 +220,7 @@ def rates(port: int) -> dict[str, float]:
     client = RawClient(port)
     client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("rates", 1, 1)], 9_000))
     until_known(client)
-    raw = bytes(r.build([r.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
+    raw = bytes(r.build_batch([r.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
     client.produce("rates", 0, raw)
     client.close()
 

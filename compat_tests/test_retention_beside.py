@@ -40,7 +40,7 @@ def batches() -> list[bytes]:
         items = [
             r.NewRecord(b"k", chance.randbytes(1000), now - age - chance.choice((0, 0, 0, 600_000))) for _ in range(10)
         ]
-        out.append(r.build(items))
+        out.append(r.build_batch(items))
     return out
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
 from compat_tests.raw import until
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.tests.authority import Authority
 from ottla.world.this_machine import ThisMachine
 
@@ -35,7 +35,7 @@ class Cluster:
         self.where = where
         self.authority = Authority(where / "ca")
         self.clients, self.internal, self.controllers = ([free_port() for _ in NODES] for _ in range(3))
-        self.ids = [uuid_text(ThisMachine().uuid()) for _ in NODES]
+        self.ids = [uuid_to_string(ThisMachine().uuid()) for _ in NODES]
         for node in NODES:
             self.issue(node, f"/CN=first{node}")
             (where / f"{node}.properties").write_text("".join(f"{k}={v}\n" for k, v in self.settings(node).items()))
@@ -78,7 +78,7 @@ class Cluster:
     def format(self) -> None:
         """Make each node's directory, with two users."""
         voters = ",".join(f"{n}@localhost:{p}:{i}" for n, p, i in zip(NODES, self.controllers, self.ids, strict=True))
-        cluster_id = uuid_text(ThisMachine().uuid())
+        cluster_id = uuid_to_string(ThisMachine().uuid())
         for node in NODES:
             command = [OTTLA, "format", "-t", cluster_id, "-c", str(self.where / f"{node}.properties"), "-I", voters]
             for user in ("broker", "alice"):

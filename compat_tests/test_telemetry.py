@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compat_tests.cluster import KafkaProcess, OttlaProcess, free_port, java_tool
 from compat_tests.raw import RawClient, until, until_known
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import get_telemetry_subscriptions as gt
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -68,11 +68,11 @@ def story(port: int) -> list[tuple[str, Any]]:
     time.sleep(1.05)
     push("too much", some, bytes((1 << 20) + 1))
     time.sleep(1.05)
-    for codec in Codec:
-        if codec is not Codec.NONE:
+    for codec in CompressionType:
+        if codec is not CompressionType.NONE:
             push(f"a bomb of {codec.name}", some, bytes(compress(codec, bytes(4 << 20))), codec)
             time.sleep(1.05)
-    push("what is not packed", some, b"nonsense", Codec.GZIP)
+    push("what is not packed", some, b"nonsense", CompressionType.GZIP)
     time.sleep(1.05)
     push("the last", some, ends=True)
     push("one more", some)

@@ -19,7 +19,7 @@ from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_cluster as dcl
@@ -56,7 +56,7 @@ def create(peer: RawClient, name: str, partitions: int = 1, **settings: str) -> 
 
 
 def batch(count: int = 1, size: int = 1, **more: Any) -> bytes:
-    return r.build([r.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
+    return r.build_batch([r.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
 
 
 def produce(
@@ -163,7 +163,7 @@ def test_trap_20_acks_0_has_no_answer_and_an_error_ends_the_connection(node: Ott
 
     def send(name: str) -> None:
         data = p.TopicProduceData(name, partition_data=[p.PartitionProduceData(0, batch())])
-        peer.sock.sendall(request_frame(ApiKey.PRODUCE, 9, 1, "c", p.ProduceRequest(None, 0, 1000, [data])))
+        peer.sock.sendall(encode_request(ApiKey.PRODUCE, 9, 1, "c", p.ProduceRequest(None, 0, 1000, [data])))
 
     send(topic)
     answer = peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [_latest(topic)]))
@@ -182,7 +182,7 @@ def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, to
     old = bytearray(batch())
     old[16] = 1
     assert produce(peer, topic, bytes(old)).error_code == 87
-    zstd = r.build([r.NewRecord(b"k", b"v", BASE_MS)], codec=r.Codec.ZSTD)
+    zstd = r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)], codec=r.CompressionType.ZSTD)
     assert produce(peer, topic, zstd, version=6).error_code == 76
     assert produce(peer, topic, zstd, version=7).error_code == 0
 

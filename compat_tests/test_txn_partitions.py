@@ -97,7 +97,7 @@ class Partition:
             (row,) = answer.markers[0].topics[0].partitions
             return row.error_code, -1
         sequence, count, txn = rest
-        raw = r.build(
+        raw = r.build_batch(
             [r.NewRecord(None, b"%d" % i, self._began_ms + i) for i in range(count)],
             producer_id=pid,
             producer_epoch=epoch,

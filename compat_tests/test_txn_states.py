@@ -111,7 +111,7 @@ class Txn:
             told = self._ask(K.ADD_PARTITIONS_TO_TXN, 3, asked, lambda x: rows(x)[0].partition_error_code)
             assert [row.partition_error_code for row in rows(told)] == [0, 0]
         for number in (0, 1):
-            raw = r.build(
+            raw = r.build_batch(
                 [r.NewRecord(None, f"{self.name}:{self._sequence}:{number}".encode(), time.time_ns() // 10**6)],
                 attributes=b.TRANSACTIONAL_BIT,
                 producer_id=self.who[0],

@@ -89,7 +89,7 @@ class Teller:
 
     def write(self, what: str, who: Who, sequence: int, version: int, number: int = 0) -> None:
         """A record of the transaction."""
-        raw = r.build(
+        raw = r.build_batch(
             [r.NewRecord(b"k", b"v", BASE_MS)],
             attributes=b.TRANSACTIONAL_BIT,
             producer_id=who[0],

@@ -31,7 +31,7 @@ from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 CLIENT_METRICS_KEYS = {
     "metrics": ConfigKey("metrics", "LIST", "", "list"),
@@ -330,11 +330,11 @@ def _forgotten(image: Image, records: Sequence[Message]) -> list[Message]:
 
 def legacy_alter(image: Image, request: ac.AlterConfigsRequest, version: int, defaults: Defaults) -> Steps:
     """Replace settings as a whole."""
-    row, rows = ac.AlterConfigsResourceResponse, Written(ac.AlterConfigsResponse, version)
+    row, rows = ac.AlterConfigsResourceResponse, StreamingArray(ac.AlterConfigsResponse, version)
     try:
         records = yield from _each(image, request.resources, defaults, _replace_one, row, rows)
     except TooLarge as error:
-        records, rows = [], Written(ac.AlterConfigsResponse, version)
+        records, rows = [], StreamingArray(ac.AlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
     return Decision(ac.AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
 
@@ -343,10 +343,10 @@ def incremental_alter(
     image: Image, request: ia.IncrementalAlterConfigsRequest, version: int, defaults: Defaults
 ) -> Steps:
     """Change settings one by one."""
-    row, rows = ia.AlterConfigsResourceResponse, Written(ia.IncrementalAlterConfigsResponse, version)
+    row, rows = ia.AlterConfigsResourceResponse, StreamingArray(ia.IncrementalAlterConfigsResponse, version)
     try:
         records = yield from _each(image, request.resources, defaults, _alter_one, row, rows)
     except TooLarge as error:
-        records, rows = [], Written(ia.IncrementalAlterConfigsResponse, version)
+        records, rows = [], StreamingArray(ia.IncrementalAlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
     return Decision(ia.IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records)

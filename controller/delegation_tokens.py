@@ -26,7 +26,7 @@ from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import expire_delegation_token as ed
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import renew_delegation_token as rd
-from ottla.wire.primitives import Buffer, uuid_text
+from ottla.wire.primitives import Buffer, uuid_to_string
 from ottla.wire.schema import Message
 
 SECRET = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
@@ -101,9 +101,9 @@ def _found(image: Image, secret: str, shown: Buffer) -> Generator[None, None, m.
 
 def _fresh_id(new_id: Callable[[], bytes]) -> str:
     """A new token's id; none begins like an option of a command line, as no id of Kafka's does."""
-    out = uuid_text(new_id())
+    out = uuid_to_string(new_id())
     while out.startswith("-"):
-        out = uuid_text(new_id())
+        out = uuid_to_string(new_id())
     return out
 
 

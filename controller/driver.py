@@ -34,7 +34,7 @@ from ottla.controller.records import METADATA_VERSION
 from ottla.controller.snapshotting import Snapshotting
 from ottla.controller.ticket import Ticket
 from ottla.controller.turns import Turns
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 from ottla.world.disk import is_passing
@@ -65,7 +65,7 @@ class Controller:
         self,
         env: Env,
         directory: LogDirectory,
-        identity: Identity,
+        identity: MetaProperties,
         defaults: Defaults,
         fail: Callable[[OSError], None],
         quorum: QuorumConfig,

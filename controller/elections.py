@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 ELECTIONS_A_TURN = 1_000
 """What the controller changes by itself at once; the rest comes in the next turn."""
@@ -46,7 +46,7 @@ def _elect(
 
 def elect_leaders(image: Image, request: el.ElectLeadersRequest, version: int, static: Mapping[str, str]) -> Steps:
     """Elect in each partition that is named, or in all (R293)."""
-    response = el.ElectLeadersResponse(replica_election_results=Written(el.ElectLeadersResponse, version))
+    response = el.ElectLeadersResponse(replica_election_results=StreamingArray(el.ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return Decision(response)
     kind = _KINDS.get(request.election_type)
@@ -66,7 +66,7 @@ def elect_leaders(image: Image, request: el.ElectLeadersRequest, version: int, s
             yield
         topic = image.topics.get(name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()
-        rows = Written(el.ElectLeadersResponse, version)
+        rows = StreamingArray(el.ElectLeadersResponse, version)
         for number in numbers:
             seen += 1
             if seen % PAUSE_EVERY == 0:
@@ -102,9 +102,9 @@ def _row(
 
 def _refused(request: el.ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> Steps:
     """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
-    results = Written(el.ElectLeadersResponse, version)
+    results = StreamingArray(el.ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
-        rows = Written(el.ElectLeadersResponse, version)
+        rows = StreamingArray(el.ElectLeadersResponse, version)
         for seen, number in enumerate(topic.partitions, 1):
             rows.append(el.PartitionResult(number, code, message))
             if seen % PAUSE_EVERY == 0:

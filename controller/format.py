@@ -16,10 +16,10 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.controller.records import KRAFT_VERSION, METADATA_VERSION
 from ottla.controller.snapshots import Snapshot, SnapshotId, head_of, list_snapshots, snapshot_bytes, write_snapshot
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
+from ottla.log.directory import METADATA_TOPIC, LogDirectory, MetaProperties
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m
-from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.wire.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.schema import Message
 from ottla.world.disk import PRIVATE_DIR, PRIVATE_FILE
 
@@ -67,7 +67,7 @@ def parse_voter(text: str, listener: str) -> Voter:
     try:
         if not (at and colon and host and number.isdecimal() and port.isdecimal() and int(port) <= 65535):
             raise ValueError
-        return Voter(int(number), uuid_bytes(directory), (Endpoint(listener, host.strip("[]"), int(port)),))
+        return Voter(int(number), uuid_from_string(directory), (Endpoint(listener, host.strip("[]"), int(port)),))
     except ValueError:
         raise CannotFormat(f"{text.strip()!r} is no controller: write ID@HOST:PORT:DIRECTORY_ID") from None
 
@@ -100,9 +100,9 @@ def format_directory(
     now_ms: int,
     new_id: Callable[[], bytes],
     credentials: tuple[Message, ...] = (),
-) -> Identity:
+) -> MetaProperties:
     """Format the directory of a node that is a quorum of its own; ``cluster_id`` None makes a new cluster."""
-    cluster = cluster_id or uuid_text(new_id())
+    cluster = cluster_id or uuid_to_string(new_id())
     voter = Voter(node_id, new_id(), (controller,))
     plan = Plan(node_id, cluster, starting_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
     return _format(directory, directory, plan, now_ms, new_id)
@@ -125,7 +125,7 @@ def format_directories(
     """
     new = []
     for directory in sorted(directories, key=lambda d: d.path):
-        identity = directory.read_identity()
+        identity = directory.read_meta_properties()
         if identity is None:
             new.append(directory)
             continue
@@ -153,7 +153,7 @@ def _kind(directory: LogDirectory, metadata: LogDirectory, plan: Plan) -> str:
 
 def _format(
     directory: LogDirectory, metadata: LogDirectory, plan: Plan, now_ms: int, new_id: Callable[[], bytes]
-) -> Identity:
+) -> MetaProperties:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     directory.create()
     raw = snapshot_bytes(Snapshot([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
@@ -161,8 +161,8 @@ def _format(
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)
     disk.fsync_dir(directory.path)
-    identity = Identity(plan.cluster_id, plan.node_id, new_id() if own is None else own)
-    directory.write_identity(identity, now_ms)
+    identity = MetaProperties(plan.cluster_id, plan.node_id, new_id() if own is None else own)
+    directory.write_meta_properties(identity, now_ms)
     return identity
 
 

@@ -21,7 +21,7 @@ from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def alter_reassignments(
@@ -29,7 +29,7 @@ def alter_reassignments(
 ) -> Steps:
     """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
     response = ar.AlterPartitionReassignmentsResponse(
-        responses=Written(ar.AlterPartitionReassignmentsResponse, version)
+        responses=StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
     )
     if not request.topics:
         return Decision(response)
@@ -43,7 +43,7 @@ def alter_reassignments(
             yield
         topic = image.topics.get(asked.name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()
-        rows = Written(ar.AlterPartitionReassignmentsResponse, version)
+        rows = StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
         for wanted in asked.partitions:
             seen += 1
             if seen % PAUSE_EVERY == 0:
@@ -127,7 +127,7 @@ def _give_up(
 
 def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsRequest, version: int) -> Steps:
     """The moves that are under way, of all topics or of what is asked for (R298)."""
-    topics = Written(lr.ListPartitionReassignmentsResponse, version)
+    topics = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -141,7 +141,7 @@ def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsReque
         topic = image.topics.get(name)
         if topic is None:
             continue
-        rows = Written(lr.ListPartitionReassignmentsResponse, version)
+        rows = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
         for number in topic.partitions if numbers is None else numbers:
             seen += 1
             if seen % PAUSE_EVERY == 0:

@@ -13,7 +13,7 @@ from ottla.wire import batch as b
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
-from ottla.wire.control import control_record
+from ottla.wire.control import build_control_record
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages import metadata_records as m
@@ -83,7 +83,7 @@ def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
         WireError: a record cannot be read.
     """
     if not header.is_control:
-        for record in r.iterate(raw, header):
+        for record in r.iterate_records(raw, header):
             if record.value is None:
                 raise WireError(f"metadata record {record.offset} has no value")
             yield record.offset, decode_record(record.value)
@@ -129,12 +129,12 @@ class BatchWriter:
             b.NO_SEQUENCE,
             self.count,
         )
-        return bytearray(b.pack_header(header, b"".join(self._parts)))
+        return bytearray(b.pack_batch(header, b"".join(self._parts)))
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
     """A batch of control records."""
     writer = BatchWriter(now_ms, control=True)
     for control in controls:
-        writer.add(control_record(control, now_ms))
+        writer.add(build_control_record(control, now_ms))
     return writer.done(base_offset, leader_epoch)

@@ -25,7 +25,7 @@ from ottla.controller.records import (
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.control import decode_control
+from ottla.wire.control import decode_control_record
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.primitives import Buffer
@@ -79,13 +79,13 @@ def reading(disk: Disk, path: str) -> Generator[None, None, Snapshot]:
     out = Snapshot()
     ended = False
     try:
-        for pos, header in b.iterate(raw):
+        for pos, header in b.iterate_batches(raw):
             if not b.crc_matches(raw, header, pos):
                 raise WireError(f"bad CRC at {pos}")
             view = memoryview(raw)[pos : pos + header.size_bytes]
             if header.is_control:
-                for record in r.iterate(view, header):
-                    ended = _take_control(out, decode_control(record)) or ended
+                for record in r.iterate_records(view, header):
+                    ended = _take_control(out, decode_control_record(record)) or ended
                 continue
             for _, message in messages(header, view):
                 out.records.append(message)
@@ -170,8 +170,8 @@ def head_of(disk: Disk, path: str) -> Snapshot:
         raw = file.pread(min(file.size(), header.size_bytes), 0)
         if not b.crc_matches(raw, header):
             raise WireError("bad CRC")
-        for record in r.iterate(raw, header):
-            _take_control(out, decode_control(record))
+        for record in r.iterate_records(raw, header):
+            _take_control(out, decode_control_record(record))
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
     finally:

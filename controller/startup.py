@@ -16,7 +16,7 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.controller.records import ELR_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.controller.snapshots import read_snapshot
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 from ottla.world.env import Env
@@ -36,7 +36,7 @@ def first_records(
     machine: ControllerMachine,
     env: Env,
     path: str,
-    identity: Identity,
+    identity: MetaProperties,
     endpoints: tuple[Endpoint, ...],
     incarnation_id: bytes,
 ) -> Iterator[list[Message]]:

@@ -41,7 +41,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import ZERO_UUID, Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_NAME = 249
@@ -217,7 +217,7 @@ def _flat_names(image: Image) -> Generator[None, None, dict[str, str]]:
 
 def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, making: Making) -> Steps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
-    response = ct.CreateTopicsResponse(topics=Written(ct.CreateTopicsResponse, version))
+    response = ct.CreateTopicsResponse(topics=StreamingArray(ct.CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
 
@@ -251,7 +251,7 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
             yield
     except TooLarge as error:
         why = ProtocolError(error.code, str(error))
-        response.topics = Written(ct.CreateTopicsResponse, version)
+        response.topics = StreamingArray(ct.CreateTopicsResponse, version)
         for found in firsts(request.topics, _name_of, twice):
             if found is None:
                 yield
@@ -318,7 +318,7 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
 
     A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
     """
-    response = dt.DeleteTopicsResponse(responses=Written(dt.DeleteTopicsResponse, version))
+    response = dt.DeleteTopicsResponse(responses=StreamingArray(dt.DeleteTopicsResponse, version))
     records: list[Message] = []
     twice = yield from named_twice(_to_delete(request))
     names, ids = yield from _supplied(request, twice)

@@ -16,7 +16,7 @@ from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _widen(
@@ -62,7 +62,7 @@ def create_partitions(
     image: Image, request: cp.CreatePartitionsRequest, version: int, chance: Chance, spend: Spend = unbounded
 ) -> Steps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
-    response = cp.CreatePartitionsResponse(results=Written(cp.CreatePartitionsResponse, version))
+    response = cp.CreatePartitionsResponse(results=StreamingArray(cp.CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from named_twice(topic.name for topic in request.topics)
     try:
@@ -82,7 +82,7 @@ def create_partitions(
             if number % READ_EVERY == 0:
                 yield
     except TooLarge as error:
-        response.results = Written(cp.CreatePartitionsResponse, version)
+        response.results = StreamingArray(cp.CreatePartitionsResponse, version)
         for found in firsts(request.topics, _name_of, twice):
             if found is None:
                 yield

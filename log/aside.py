@@ -15,10 +15,10 @@ from ottla.log.names import TopicPartition
 
 
 def _path(directory: LogDirectory) -> str:
-    return f"{directory.path}/{c.CLEANER_OFFSETS}.new"
+    return f"{directory.path}/{c.CLEANER_OFFSET_CHECKPOINT}.new"
 
 
-def write_aside(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
+def write_temporary_file(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
     """Write the file under another name, and wait until the disk has it: for a thread.
 
     Raises:
@@ -27,7 +27,7 @@ def write_aside(directory: LogDirectory, points: Mapping[TopicPartition, int]) -
     c.write_offsets(directory.disk, _path(directory), dict(sorted(points.items())), sync_dir=False)
 
 
-def take_aside(
+def replace_checkpoint(
     directory: LogDirectory, points: Mapping[TopicPartition, int], instead_of: Mapping[TopicPartition, int]
 ) -> bool:
     """What was written aside takes the file's place: one renaming; says whether it did.
@@ -37,16 +37,16 @@ def take_aside(
     Raises:
         OSError: it did not.
     """
-    now = directory.cleaner_points()
-    is_older = directory.written_cleaner_points is not instead_of
+    now = directory.cleaner_offsets()
+    is_older = directory.written_cleaner_offsets is not instead_of
     if is_older or any(now.get(at, 0) < point for at, point in points.items()):
         return False
-    directory.disk.rename(_path(directory), f"{directory.path}/{c.CLEANER_OFFSETS}")
-    directory.written_cleaner_points, directory.cleaner_points_are_safe = points, False
+    directory.disk.rename(_path(directory), f"{directory.path}/{c.CLEANER_OFFSET_CHECKPOINT}")
+    directory.written_cleaner_offsets, directory.are_cleaner_offsets_synced = points, False
     return True
 
 
-def aside_is_synced(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
+def on_checkpoint_synced(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
     """The directory was synced since; that counts unless somebody wrote the file meanwhile."""
-    if directory.written_cleaner_points is points:
-        directory.cleaner_points_are_safe = True
+    if directory.written_cleaner_offsets is points:
+        directory.are_cleaner_offsets_synced = True

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from ottla.log import java_properties
-from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.wire.primitives import uuid_from_string, uuid_to_string
 from ottla.world.disk import Disk, read_file, write_file
 
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-META_PROPERTIES = "meta.properties"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE = "meta.properties"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
 
 TopicPartition = tuple[str, int]
 
@@ -30,7 +30,7 @@ class CorruptFile(Exception):
     """A file of the data directory is not what it should be; the message names it and says why."""
 
 
-def _lines(disk: Disk, path: str) -> list[str]:
+def _read_entries(disk: Disk, path: str) -> list[str]:
     """The entry lines of a checkpoint: version 0, count, entries. An absent or empty file has none."""
     if not disk.exists(path):
         return []
@@ -50,7 +50,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
     return entries
 
 
-def write_lines(
+def write_entries(
     disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None, keep: str | None = None
 ) -> None:
     """Write a checkpoint of these lines: version 0, their count, they themselves; as `write_file` does."""
@@ -65,7 +65,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         CorruptFile: not such a file.
     """
     out = {}
-    for line in _lines(disk, path):
+    for line in _read_entries(disk, path):
         try:
             topic, partition, offset = line.split(" ")
             out[topic, int(partition)] = int(offset)
@@ -78,7 +78,7 @@ def write_offsets(
     disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, sync_dir: bool | None = None
 ) -> None:
     """Write a file of ``topic partition offset`` lines, as `write_file` does."""
-    write_lines(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
+    write_entries(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
@@ -88,7 +88,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
         CorruptFile: not such a file.
     """
     out = []
-    for line in _lines(disk, path):
+    for line in _read_entries(disk, path):
         try:
             epoch, start = line.split(" ")
             out.append((int(epoch), int(start)))
@@ -99,7 +99,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
     """Write a file of ``epoch start_offset`` lines."""
-    write_lines(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
+    write_entries(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
@@ -108,7 +108,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
     Raises:
         CorruptFile: not such a file.
     """
-    path = f"{directory}/{PARTITION_METADATA}"
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not disk.exists(path):
         return None
     text = read_file(disk, path).decode("utf-8", "replace")
@@ -116,15 +116,15 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
     try:
         if fields["version"] != "0":
             raise CorruptFile(f"{path}: version {fields['version']}")
-        return uuid_bytes(fields["topic_id"])
+        return uuid_from_string(fields["topic_id"])
     except (KeyError, ValueError) as error:
         raise CorruptFile(f"{path}: {error}") from None
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Say which topic id a partition directory belongs to."""
-    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
-    write_file(disk, f"{directory}/{PARTITION_METADATA}", text.encode(), sync=sync)
+    text = f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
+    write_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
@@ -145,9 +145,9 @@ def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: i
     write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
 
 
-def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
+def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
     """The mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
-    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return None
     try:
@@ -156,13 +156,13 @@ def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
         return -1
 
 
-def take_clean_shutdown(disk: Disk, directory: str) -> None:
+def remove_clean_shutdown_file(disk: Disk, directory: str) -> None:
     """Remove it: from now on logs change."""
-    disk.unlink(f"{directory}/{CLEAN_SHUTDOWN}")
+    disk.unlink(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
     disk.fsync_dir(directory)
 
 
-def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
+def write_clean_shutdown_file(disk: Disk, directory: str, broker_epoch: int) -> None:
     """Leave the mark of a clean stop: the next start need not scan."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    write_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())
+    write_file(disk, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text.encode())

@@ -14,38 +14,38 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import FOREVER_MS
 
 if TYPE_CHECKING:
-    from ottla.log.compaction import Plan
+    from ottla.log.compaction import CompactionPlan
 
 
-class Cleanable(NamedTuple):
+class LogToClean(NamedTuple):
     """A log with something to compact."""
 
     log: PartitionLog
-    first_dirty: int
-    end: int
-    ratio: float
-    """The share of the bytes up to ``end`` that is new."""
-    overdue: bool
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    cleanable_ratio: float
+    """The share of the bytes up to ``first_uncleanable_offset`` that is new."""
+    needs_compaction_now: bool
     """Whether some record has waited longer than ``max.compaction.lag.ms``."""
 
 
-def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
+def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
     """What could be compacted of a log now; None for nothing, or for a log that is not compacted."""
-    settings = log.settings
-    if not settings.compact or log.closed or log.is_moving or len(log.segments) < 2:
+    settings = log.config
+    if not settings.compact or log.closed or log.has_future_log or len(log.segments) < 2:
         return None
-    first_dirty = max(log.cleaner_point, log.log_start_offset)
+    first_dirty = max(log.cleaner_offset, log.log_start_offset)
     # Whole segments only: the one in which something may still change is left alone.
-    end = log.segment_of(min(log.active.base_offset, log.last_stable_offset)).base_offset
+    end = log.segment_for(min(log.active_segment.base_offset, log.last_stable_offset)).base_offset
     clean_bytes = dirty_bytes = 0
     oldest_ms: int | None = None
     for number, segment in enumerate(log.segments[:-1]):
         if segment.base_offset >= end:
             break
-        if log.bases[number + 1] <= first_dirty:
+        if log.base_offsets[number + 1] <= first_dirty:
             clean_bytes += segment.size_bytes
             continue
-        segment.measure()
+        segment.load_max_timestamp()
         if settings.min_compaction_lag_ms and segment.max_timestamp > now_ms - settings.min_compaction_lag_ms:
             end = segment.base_offset
             break
@@ -55,28 +55,28 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
         return None
     lag = settings.max_compaction_lag_ms
     overdue = lag != FOREVER_MS and oldest_ms is not None and now_ms - oldest_ms > lag
-    return Cleanable(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
+    return LogToClean(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
 
 
-def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
+def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
     """The one that needs it most; None where none does."""
-    due = [c for c in found if c.overdue or c.ratio > c.log.settings.min_cleanable_dirty_ratio]
-    return max(due, key=lambda c: (c.overdue, c.ratio), default=None)
+    due = [c for c in found if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
+    return max(due, key=lambda c: (c.needs_compaction_now, c.cleanable_ratio), default=None)
 
 
-def plan_of(found: Cleanable, now_ms: int, map_bytes: int) -> Plan:
+def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
     """Everything a pass must know of a log, taken while nothing moves."""
-    from ottla.log.compaction import Plan  # most nodes never compact anything
+    from ottla.log.compaction import CompactionPlan  # most nodes never compact anything
 
     log = found.log
-    return Plan(
+    return CompactionPlan(
         log.directory,
-        [base for base in log.bases[:-1] if base < found.end],
-        found.first_dirty,
-        found.end,
-        log.settings,
+        [base for base in log.base_offsets[:-1] if base < found.first_uncleanable_offset],
+        found.first_dirty_offset,
+        found.first_uncleanable_offset,
+        log.config,
         now_ms,
-        bytes(log.producers.producers.rows),
-        log.aborted_between(log.log_start_offset, found.end),
+        bytes(log.producers.producers.snapshot_body),
+        log.collect_aborted_txns(log.log_start_offset, found.first_uncleanable_offset),
         map_bytes,
     )

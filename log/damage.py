@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-Range = tuple[int, int]
+ByteRange = tuple[int, int]
 """First byte, and the one behind the last."""
 
 
-def size_at(damage: Iterable[Range], position: int) -> int:
+def damaged_bytes_from(damage: Iterable[ByteRange], position: int) -> int:
     """Bytes of the damage that begins at ``position``; 0 for none."""
     return next((end - start for start, end in damage if start == position), 0)
 
 
-def whole_until(damage: Iterable[Range], position: int, end: int) -> int:
+def undamaged_end(damage: Iterable[ByteRange], position: int, end: int) -> int:
     """Up to where the bytes from ``position`` on may be served; ``position`` itself where damage begins there."""
     for start, stop in damage:
         if start <= position < stop:

@@ -17,10 +17,20 @@ from ottla.log.state import LogState
 from ottla.world.disk import sync_file
 
 
-class SyncJob:
+class LogFlush:
     """Makes everything below ``end`` durable: batches, what will be believed beside them, and the files' names."""
 
-    __slots__ = ("_files", "_log", "_paths", "active_base", "end", "epochs", "names", "truncations", "with_parent")
+    __slots__ = (
+        "_files",
+        "_log",
+        "_paths",
+        "active_base_offset",
+        "end",
+        "epoch_file_writes",
+        "directory_changes",
+        "truncations",
+        "syncs_parent",
+    )
 
     def __init__(self, log: LogState, end: int, more: Iterable[str] = ()) -> None:
         """The open files are taken here, since meanwhile a segment may be exchanged or removed.
@@ -31,17 +41,17 @@ class SyncJob:
         self._log = log
         self.end = end
         self.truncations = log.truncations
-        self.names = log.names_made
-        self.with_parent = log.is_new
-        self.epochs = log.epochs.written
-        self.active_base = log.active.base_offset
-        first = max(bisect_right(log.bases, log.recovery_point) - 1, 0)
+        self.directory_changes = log.directory_changes
+        self.syncs_parent = log.is_directory_unsynced
+        self.epoch_file_writes = log.epochs.write_count
+        self.active_base_offset = log.active_segment.base_offset
+        first = max(bisect_right(log.base_offsets, log.recovery_point) - 1, 0)
         segments = [s for s in log.segments[first:] if s.base_offset < end] if end > log.recovery_point else []
-        self._files = [s.file for s in segments if s.is_open or s is log.active]
-        self._paths = [f"{s.path}.log" for s in segments if not (s.is_open or s is log.active)]
-        self._paths += [path for s in segments for path in s.index_paths(sealed=s is not log.active)]
+        self._files = [s.file for s in segments if s.is_open or s is log.active_segment]
+        self._paths = [f"{s.path}.log" for s in segments if not (s.is_open or s is log.active_segment)]
+        self._paths += [path for s in segments for path in s.index_files_to_sync(sealed=s is not log.active_segment)]
         self._paths += [path for path in more if path not in self._paths]
-        if log.epochs.unsynced:
+        if log.epochs.is_file_unsynced:
             self._paths.append(log.epochs.path)
 
     def __call__(self) -> None:
@@ -57,9 +67,9 @@ class SyncJob:
             with suppress(FileNotFoundError):
                 sync_file(log.disk, path)
         try:
-            if self.names > log.names_synced or log.epochs.path in self._paths:
+            if self.directory_changes > log.synced_directory_changes or log.epochs.path in self._paths:
                 log.disk.fsync_dir(log.directory)
-            if self.with_parent:
+            if self.syncs_parent:
                 log.disk.fsync_dir(log.directory.rpartition("/")[0])
         except FileNotFoundError:
             if not log.closed:  # else its directory was just renamed for deletion

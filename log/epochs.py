@@ -8,41 +8,41 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from ottla.log.checkpoints import LEADER_EPOCHS, CorruptFile, read_epochs, write_epochs
+from ottla.log.checkpoints import LEADER_EPOCH_CHECKPOINT, CorruptFile, read_epochs, write_epochs
 from ottla.world.disk import Disk
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
-class LeaderEpochs:
+class LeaderEpochFileCache:
     """A growing list of (epoch, start offset)."""
 
-    __slots__ = ("_disk", "entries", "is_torn", "path", "unsaved", "unsynced", "written")
+    __slots__ = ("_disk", "entries", "is_corrupt", "path", "has_unsaved_entries", "is_file_unsynced", "write_count")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self.path = f"{directory}/{LEADER_EPOCHS}"
-        self.unsaved = False
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self.has_unsaved_entries = False
         """Whether the file lacks something that is known here."""
-        self.unsynced = True
+        self.is_file_unsynced = True
         """Whether a power cut could take back what the file says."""
-        self.written = 0
+        self.write_count = 0
         """How often the file was written: a sync begun before says nothing of the newest."""
-        self.is_torn = False
+        self.is_corrupt = False
         """Whether the file says nothing that can be believed: all batches must tell their epochs again."""
         try:
             self.entries = read_epochs(disk, self.path)
-            self.is_torn = not self.entries and disk.exists(self.path) and disk.stat(self.path).size_bytes == 0
+            self.is_corrupt = not self.entries and disk.exists(self.path) and disk.stat(self.path).size_bytes == 0
         except CorruptFile:
             self.entries = []
-            self.is_torn = True
+            self.is_corrupt = True
 
-    def lies_in(self, directory: str) -> None:
+    def set_directory(self, directory: str) -> None:
         """The partition's directory has another name now."""
-        self.path = f"{directory}/{LEADER_EPOCHS}"
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
-    def take_over(self, other: LeaderEpochs) -> None:
+    def copy_from(self, other: LeaderEpochFileCache) -> None:
         """Know what a log of the same records knows. The file follows.
 
         Raises:
@@ -52,7 +52,7 @@ class LeaderEpochs:
             self.entries = list(other.entries)
             self.save()
 
-    def latest(self) -> int:
+    def latest_epoch(self) -> int:
         """The newest epoch, -1 where there is none."""
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
@@ -64,25 +64,25 @@ class LeaderEpochs:
         """
         if epoch >= 0 and (not self.entries or self.entries[-1][0] < epoch):
             self.entries = [*(e for e in self.entries if e[1] < start_offset), (epoch, start_offset)]
-            self.unsaved = True
-        if save and self.unsaved:
+            self.has_unsaved_entries = True
+        if save and self.has_unsaved_entries:
             self.save()
 
-    def believe(self, epoch: int, offset: int) -> None:
+    def assign_from_batch(self, epoch: int, offset: int) -> None:
         """A batch that was read there is of this epoch, whatever was noted; the file is not written yet.
 
         One older than noted was cut once, and a power cut brought it back. What it was cut for is not there, and a
         leader that is told of the batch's own epoch has it cut again.
         """
-        if epoch < 0 or epoch == self.epoch_at(offset):
+        if epoch < 0 or epoch == self.epoch_for_offset(offset):
             return
         before = [(e, start) for e, start in self.entries if e <= epoch and start < offset]
         if not before or before[-1][0] < epoch:
             before.append((epoch, offset))
         self.entries = before + [(e, start) for e, start in self.entries if e > epoch and start > offset]
-        self.unsaved = True
+        self.has_unsaved_entries = True
 
-    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.
 
         ``LeaderEpochFileCache.endOffsetFor``: the current epoch ends at the log end; one above it is undefined; one
@@ -100,27 +100,27 @@ class LeaderEpochs:
             return epoch, self.entries[0][1]
         return self.entries[first - 1][0], self.entries[first][1]
 
-    def epoch_at(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: int) -> int:
         """The epoch of the record at ``offset``, -1 where it is not known."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
-    def truncate_end(self, offset: int, *, save: bool = True) -> None:
+    def truncate_from_end(self, offset: int, *, save: bool = True) -> None:
         """Forget epochs that begin at or after ``offset``. Not saved, the next epoch takes it along."""
         kept = [(e, s) for e, s in self.entries if s < offset]
         if kept != self.entries:
             self.entries = kept
-            self.unsaved = True
-        if save and self.unsaved:
+            self.has_unsaved_entries = True
+        if save and self.has_unsaved_entries:
             self.save()
 
-    def truncate_start(self, offset: int) -> None:
+    def truncate_from_start(self, offset: int) -> None:
         """The log now begins at ``offset``: older epochs go, the one that covers it begins there."""
         older = [e for e in self.entries if e[1] <= offset]
         if older and (len(older) > 1 or older[0][1] < offset):
             self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
-            self.unsaved = True
-        if self.unsaved:
+            self.has_unsaved_entries = True
+        if self.has_unsaved_entries:
             self.save()
 
     def clear(self) -> None:
@@ -134,13 +134,13 @@ class LeaderEpochs:
         Raises:
             OSError: it could not be written.
         """
-        self.unsaved = True
+        self.has_unsaved_entries = True
         write_epochs(self._disk, self.path, self.entries, sync=sync)
-        self.written += 1
-        self.unsaved = False
-        self.unsynced = not sync
+        self.write_count += 1
+        self.has_unsaved_entries = False
+        self.is_file_unsynced = not sync
 
-    def were_synced(self, written: int) -> None:
+    def on_synced(self, written: int) -> None:
         """The file and its name were synced when it had been written so often."""
-        if written == self.written:
-            self.unsynced = False
+        if written == self.write_count:
+            self.is_file_unsynced = False

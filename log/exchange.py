@@ -3,12 +3,12 @@
 A directory keeps its names in any order it likes until it is synced. So there are three steps, and a sync of the
 directory, in a thread, behind each:
 
-1. `announce`: the new segments get their ``.swap`` names. A crash cannot undo it then: `recovery` takes each for
+1. `add_swap_suffix`: the new segments get their ``.swap`` names. A crash cannot undo it then: `recovery` takes each for
    all segments within its range.
-2. `take_over`: the old segments leave the log, and those whose place a new one does not take by name are renamed
+2. `replace_segments`: the old segments leave the log, and those whose place a new one does not take by name are renamed
    ``.deleted``. Before that is on the disk no new segment may lose its ``.swap`` name: else an old segment could come
    back behind one that covers it, and recovery would take both for damage.
-3. `finish`: the new segments get their own names.
+3. `remove_swap_suffix`: the new segments get their own names.
 
 Reads go on meanwhile: a new segment holds its file open and its indexes in memory until it has its own name.
 
@@ -21,10 +21,10 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ottla.log.compaction import Cleaned
-from ottla.log.names import CLEANED, SWAP
+from ottla.log.compaction import CleanedSegment
+from ottla.log.names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import Segment
+from ottla.log.segment import LogSegment
 from ottla.world.disk import Disk
 
 # In this order: while `.log` has its first name, nothing has happened yet.
@@ -38,41 +38,41 @@ def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
             disk.rename(f"{path}{suffix}{old}", f"{path}{suffix}{new}")
 
 
-class Exchange:
+class SegmentSwap:
     """One pass's new segments on their way into a log. They lie complete and synced under their ``.cleaned`` names."""
 
-    def __init__(self, log: PartitionLog, cleaned: list[Cleaned]) -> None:
+    def __init__(self, log: PartitionLog, cleaned: list[CleanedSegment]) -> None:
         self._log = log
         self._truncations = log.truncations
         self._cleaned = cleaned
-        self._new: list[Segment] = []
-        self.merges = False
+        self._new: list[LogSegment] = []
+        self.removes_base_offsets = False
         """Whether segments left that no new one replaces by name: then their leaving must be synced of its own."""
 
-    def _sources(self, done: Cleaned) -> list[Segment] | None:
+    def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
         """The segments a new one stands for, neighbours in the log; None where the log has changed since."""
         log = self._log
-        if log.closed or log.truncations != self._truncations or done.sources[0] not in log.bases:
+        if log.closed or log.truncations != self._truncations or done.sources[0] not in log.base_offsets:
             return None
-        at = log.bases.index(done.sources[0])
+        at = log.base_offsets.index(done.sources[0])
         sources = log.segments[at : at + len(done.sources)]
-        unchanged = [s.base_offset for s in sources] == done.sources and sources[-1] is not log.active
+        unchanged = [s.base_offset for s in sources] == done.sources and sources[-1] is not log.active_segment
         return sources if unchanged else None
 
-    def announce(self) -> bool:
-        """Say that the new segments count; False where the log has changed and nothing was done. Then `settle`.
+    def add_swap_suffix(self) -> bool:
+        """Say that the new segments count; False where the log has changed and nothing was done. Then `sync_directory`.
 
         Raises:
             OSError: final for this directory.
         """
-        if any(self._sources(done) is None for done in self._cleaned):
+        if any(self._find_sources(done) is None for done in self._cleaned):
             return False
         log = self._log
         for done in self._cleaned:
-            rename_files(log.disk, f"{log.directory}/{done.base_offset:020d}", CLEANED, SWAP)
+            rename_files(log.disk, f"{log.directory}/{done.base_offset:020d}", CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX)
         return True
 
-    def settle(self) -> None:
+    def sync_directory(self) -> None:
         """Wait until the names are on the disk: for a thread.
 
         Raises:
@@ -84,78 +84,82 @@ class Exchange:
             if not self._log.closed:  # else its directory was just renamed for deletion
                 raise
 
-    def take_over(self, now_ms: int) -> bool:
+    def replace_segments(self, now_ms: int) -> bool:
         """Let the new segments serve in the place of the old ones; False where the log has changed and none does.
 
-        Then `settle` where `merges`, then `finish`.
+        Then `sync_directory` where `removes_base_offsets`, then `remove_swap_suffix`.
 
         Raises:
             OSError: before anything was taken over, or final: then the log is out of service.
         """
         log = self._log
-        found = [self._sources(done) for done in self._cleaned]
+        found = [self._find_sources(done) for done in self._cleaned]
         if None in found:
             return False
         pairs = [
-            (self._held(done, sources), sources) for done, sources in zip(self._cleaned, found, strict=True) if sources
+            (self._open_swap_segment(done, sources), sources)
+            for done, sources in zip(self._cleaned, found, strict=True)
+            if sources
         ]
-        with self._to_its_end():
+        with self._set_offline_on_error():
             for new, sources in pairs:
                 for source in sources:
                     if source.base_offset == new.base_offset:
-                        source.let_go()
+                        source.detach_file()
                     else:
-                        log.retire(source, now_ms)
-                        self.merges = True
-                log.put_in_place(log.bases.index(new.base_offset), len(sources), [new])
+                        log.retire_segment(source, now_ms)
+                        self.removes_base_offsets = True
+                log.replace_segments(log.base_offsets.index(new.base_offset), len(sources), [new])
                 self._new.append(new)
         return True
 
-    def _held(self, done: Cleaned, sources: list[Segment]) -> Segment:
+    def _open_swap_segment(self, done: CleanedSegment, sources: list[LogSegment]) -> LogSegment:
         """A new segment with its files open: once it serves, only the disk itself may fail."""
         log, created_ms = self._log, max(source.created_ms for source in sources)
-        return Segment.held(log.disk, log.directory, done.base_offset, log.settings, created_ms, SWAP)
+        return LogSegment.open_pinned(
+            log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
+        )
 
     @contextmanager
-    def _to_its_end(self) -> Iterator[None]:
+    def _set_offline_on_error(self) -> Iterator[None]:
         """Half an exchange cannot be gone on with: the next pass would read old files under the names of new ones."""
         try:
             yield
         except OSError as error:
-            self._log.abandon()
-            raise OSError(errno.EIO, f"{self._log.in_words()}: not exchanged to the end: {error}") from error
+            self._log.set_offline()
+            raise OSError(errno.EIO, f"{self._log.describe()}: not exchanged to the end: {error}") from error
 
-    def finish(self) -> None:
+    def remove_swap_suffix(self) -> None:
         """Give the new segments their names. The caller syncs the log's names then.
 
         Raises:
             OSError: final: the log is out of service.
         """
         log = self._log
-        with self._to_its_end():
+        with self._set_offline_on_error():
             for new in self._new:
                 if log.closed or new not in log.segments:
                     continue  # removed since: its files bear other names already
-                if not new.aborted and log.disk.exists(f"{new.path}.txnindex"):
+                if not new.aborted_txns and log.disk.exists(f"{new.path}.txnindex"):
                     log.disk.unlink(f"{new.path}.txnindex")
-                rename_files(log.disk, new.path, SWAP, "")
-                new.release()
-        log.note_names()
+                rename_files(log.disk, new.path, SWAP_FILE_SUFFIX, "")
+                new.unpin()
+        log.record_directory_change()
 
 
-def exchange(log: PartitionLog, cleaned: list[Cleaned], now_ms: int) -> bool:
+def swap_segments(log: PartitionLog, cleaned: list[CleanedSegment], now_ms: int) -> bool:
     """All steps at once, for whoever may wait for the disk.
 
     Raises:
         OSError: final for this directory.
     """
-    work = Exchange(log, cleaned)
-    if not work.announce():
+    work = SegmentSwap(log, cleaned)
+    if not work.add_swap_suffix():
         return False
-    work.settle()
-    if not work.take_over(now_ms):
+    work.sync_directory()
+    if not work.replace_segments(now_ms):
         return False
-    work.settle()
-    work.finish()
-    work.settle()
+    work.sync_directory()
+    work.remove_swap_suffix()
+    work.sync_directory()
     return True

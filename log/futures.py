@@ -12,48 +12,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.log.directory import LogDirectory
-from ottla.log.listing import list_marked_dirs
-from ottla.log.names import FUTURE, TopicPartition
+from ottla.log.listing import list_suffixed_dirs
+from ottla.log.names import FUTURE_DIR_SUFFIX, TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log
-from ottla.log.settings import LogSettings
-from ottla.wire.batch import span
+from ottla.log.settings import LogConfig
+from ottla.wire.batch import offset_range
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import FileSlice
 
-LONGEST_NAME = 255
+MAX_DIR_NAME_LENGTH = 255
 
 
-def future_name(topic: str, partition: int, tag: str) -> str:
+def future_dir_name(topic: str, partition: int, tag: str) -> str:
     """The name of a future log's directory; unlike that of a deleted one it is never cut short."""
-    return f"{topic}-{partition}.{tag}{FUTURE}"
+    return f"{topic}-{partition}.{tag}{FUTURE_DIR_SUFFIX}"
 
 
-def future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
+def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
     """Which partitions there are future logs of in a directory, and where; there may be several of one."""
-    for marked, path in list_marked_dirs(directory.disk, directory.path, FUTURE):
+    for marked, path in list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX):
         yield (marked.topic, marked.partition), path
 
 
-def make_future(
-    directory: LogDirectory, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int, tag: str
+def create_future_log(
+    directory: LogDirectory, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int, tag: str
 ) -> PartitionLog:
     """The files of a new future log: what a thread may do. It counts once the directory has adopted it.
 
     Raises:
         OSError: the disk failed, or the process is short of something.
     """
-    path = f"{directory.path}/{future_name(topic, partition, tag)}"
+    path = f"{directory.path}/{future_dir_name(topic, partition, tag)}"
     return create_log(directory.disk, path, topic, partition, topic_id, settings, now_ms)
 
 
-def newness(log: PartitionLog) -> tuple[int, int]:
+def log_recency(log: PartitionLog) -> tuple[int, int]:
     """Of two logs of one partition the one with the larger has all that counts: as in an election of the quorum."""
-    return log.epochs.latest(), log.log_end_offset
+    return log.epochs.latest_epoch(), log.log_end_offset
 
 
-def align(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: bool) -> None:
+def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: bool) -> None:
     """Cut off the future log what the current one does not have, or has no more.
 
     Two logs have the same up to an offset where both have it of the same leader epoch. ``was_cut``: whether the current
@@ -64,7 +64,7 @@ def align(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: 
     """
     start = current.log_start_offset
     if future.log_end_offset < start or future.log_start_offset > start:
-        future.start_over_at(start, now_ms)
+        future.truncate_fully_and_start_at(start, now_ms)
     while (offset := _common_end(future, current, was_cut=was_cut)) < future.log_end_offset:
         future.truncate_to(offset, now_ms)
 
@@ -74,16 +74,16 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
     end = min(future.log_end_offset, current.log_end_offset)
     if future.size_bytes == 0:
         return end
-    epoch = future.epochs.latest()
+    epoch = future.epochs.latest_epoch()
     if epoch < 0:
         return current.log_start_offset if was_cut else end
-    known, known_end = current.epochs.end_offset_of(epoch, current.log_end_offset)
+    known, known_end = current.epochs.end_offset_for(epoch, current.log_end_offset)
     if known != epoch:
         return min(end, future.epochs.entries[-1][1])  # nothing of that epoch is there
     return min(end, known_end)
 
 
-def next_piece(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
+def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
     """What the future log lacks next, one batch at least; None where there is nothing.
 
     Raises:
@@ -92,54 +92,56 @@ def next_piece(future: PartitionLog, current: PartitionLog, most_bytes: int) -> 
     return current.read(future.log_end_offset, most_bytes, current.log_end_offset, at_least_one=True)
 
 
-def take_piece(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
-    """Append what `next_piece` led to; a batch cut off at its end is left out.
+def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
+    """Append what `read_missing` led to; a batch cut off at its end is left out.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written; OSError: the disk failed.
     """
     if future.log_end_offset == future.log_start_offset:
-        first, last = span(raw)
+        first, last = offset_range(raw)
         if first < future.log_end_offset <= last:
-            future.start_over_at(first, now_ms)  # records were deleted up to within that batch
+            future.truncate_fully_and_start_at(first, now_ms)  # records were deleted up to within that batch
     if future.append_as_follower(raw, now_ms) is None:
-        text = f"{current.in_words()}: the batch at offset {future.log_end_offset} ends behind its segment"
+        text = f"{current.describe()}: the batch at offset {future.log_end_offset} ends behind its segment"
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
-    follow(future, current, now_ms)
+    follow_offsets(future, current, now_ms)
 
 
-def close_gap(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """Nothing is left to copy, and the copy ends sooner: the rest was compacted away. It ends as the log does then.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: something should be there; OSError: the disk failed.
     """
     end = current.log_end_offset
-    if current.active.base_offset < end:
-        raise nothing_there(future, current)
-    future.skip_to(end, now_ms)
-    future.epochs.take_over(current.epochs)  # of some nothing else may be left
-    follow(future, current, now_ms)
+    if current.active_segment.base_offset < end:
+        raise missing_data_error(future, current)
+    future.roll_past_gap(end, now_ms)
+    future.epochs.copy_from(current.epochs)  # of some nothing else may be left
+    follow_offsets(future, current, now_ms)
 
 
-def nothing_there(future: PartitionLog, current: PartitionLog) -> ProtocolError:
+def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolError:
     """The current log has no bytes where the future one would go on, and should have."""
-    text = f"{current.in_words()}: nothing can be read from offset {future.log_end_offset} on"
+    text = f"{current.describe()}: nothing can be read from offset {future.log_end_offset} on"
     return ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
-def follow(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """High watermark and log start of the current log hold for the future one, too, as far as it reaches.
 
     Raises:
         OSError: the disk failed.
     """
     future.follow_high_watermark(current.high_watermark)
-    if future.raise_start(current.log_start_offset):
-        future.drop_below_start(now_ms)
+    if future.maybe_increment_log_start_offset(current.log_start_offset):
+        future.delete_segments_below_start(now_ms)
 
 
-def take_place(directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+def replace_current_with_future_log(
+    directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int
+) -> None:
     """A future log becomes the partition's log. All that is known of the current one is known of it from now on.
 
     Its producers, too: what they wrote last may be gone from the log, and who is being asked about waits for an answer.
@@ -148,29 +150,29 @@ def take_place(directory: LogDirectory, future: PartitionLog, current: Partition
     Raises:
         OSError: the disk failed; it is a future log still.
     """
-    assert future.log_end_offset == current.log_end_offset, f"{future.in_words()}, not {current.in_words()}"
-    follow(future, current, now_ms)
-    assert future.log_start_offset == current.log_start_offset, f"{future.in_words()}, not {current.in_words()}"
-    future.update_settings(current.settings)
-    future.epochs.take_over(current.epochs)
-    bear_own_name(directory, future)
-    future.producers, future.verifying = current.producers, current.verifying
-    future.warned_of_future = current.warned_of_future
-    future.check_order()
+    assert future.log_end_offset == current.log_end_offset, f"{future.describe()}, not {current.describe()}"
+    follow_offsets(future, current, now_ms)
+    assert future.log_start_offset == current.log_start_offset, f"{future.describe()}, not {current.describe()}"
+    future.update_config(current.config)
+    future.epochs.copy_from(current.epochs)
+    rename_to_current(directory, future)
+    future.producers, future.verification_states = current.producers, current.verification_states
+    future.warned_of_future_timestamp = current.warned_of_future_timestamp
+    future.check_offset_order()
 
 
-def bear_own_name(directory: LogDirectory, future: PartitionLog) -> None:
+def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
     """A future log becomes the partition's log: one renaming.
 
     Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
-    knows already where offsets may be missing (`LogDirectory.knows_compacted`): a crash would take that for damage.
+    knows already where offsets may be missing (`LogDirectory.is_cleaner_offset_synced`): a crash would take that for damage.
 
     Raises:
         OSError: the disk failed; it is a future log still.
     """
-    assert directory.knows_compacted(future), f"{future.in_words()}, compacted below {future.cleaner_point}"
-    if future.log_start_offset > future.bases[0]:
-        directory.note_starts([future])
+    assert directory.is_cleaner_offset_synced(future), f"{future.describe()}, compacted below {future.cleaner_offset}"
+    if future.log_start_offset > future.base_offsets[0]:
+        directory.write_log_start_offsets([future])
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)
-    future.lies_in(path)
+    future.set_directory(path)

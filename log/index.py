@@ -28,7 +28,7 @@ _LITTLE_ENDIAN = sys.byteorder == "little"
 
 
 # A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since the loop waits for it at a roll.
-def _words(raw: bytes) -> array[int]:
+def _unpack_int32s(raw: bytes) -> array[int]:
     """The big-endian 32-bit numbers of some bytes."""
     words = array("i", raw)
     if _LITTLE_ENDIAN:
@@ -36,13 +36,13 @@ def _words(raw: bytes) -> array[int]:
     return words
 
 
-def _bytes(words: array[int]) -> bytes:
+def _pack_int32s(words: array[int]) -> bytes:
     if _LITTLE_ENDIAN:
         words.byteswap()
     return words.tobytes()
 
 
-def _in_order(numbers: array[int]) -> bool:
+def _is_sorted(numbers: array[int]) -> bool:
     """Whether no number is smaller than the one before it, as far as a look at 16,384 of them or more tells.
 
     Damage comes in sectors of 512 bytes, 42 entries or more: with the largest index every sixteenth is looked at.
@@ -51,7 +51,7 @@ def _in_order(numbers: array[int]) -> bool:
     return some == sorted(some) and (not some or (some[0] >= 0 and some[-1] <= numbers[-1]))
 
 
-def _end(numbers: array[int], start: int) -> int:
+def _entry_count(numbers: array[int], start: int) -> int:
     """How many entries there are before the zeros of a preallocated file; the first ``start`` may be zero."""
     if len(numbers) <= start or numbers[-1] != 0:
         return len(numbers)
@@ -78,13 +78,13 @@ class OffsetIndex:
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
-    def below(self, offset: int) -> OffsetIndex:
+    def entries_below(self, offset: int) -> OffsetIndex:
         """An index of the batches that end below ``offset``."""
         index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.offsets, index.positions = self.offsets[:at], self.positions[:at]
         return index
 
-    def upper_offset(self, position: int) -> int | None:
+    def upper_bound_offset(self, position: int) -> int | None:
         """The last offset of the first batch known to begin at or behind ``position``; None where none is known."""
         at = bisect_left(self.positions, position)
         return self.base_offset + self.offsets[at] if at < len(self.positions) else None
@@ -94,7 +94,7 @@ class OffsetIndex:
         words = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
         words[0::2] = self.offsets
         words[1::2] = self.positions
-        return _bytes(words)
+        return _pack_int32s(words)
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> OffsetIndex:
@@ -105,14 +105,14 @@ class OffsetIndex:
         """
         if len(raw) % OFFSET_ENTRY_BYTES:
             raise CorruptFile(f"{path}: {len(raw)} bytes are no offset index")
-        words = _words(raw)
+        words = _unpack_int32s(raw)
         offsets, positions = words[0::2], words[1::2]
-        end = _end(offsets, 0)
+        end = _entry_count(offsets, 0)
         if end < len(offsets) and positions[end] != 0:
             raise CorruptFile(f"{path}: entry {end} has offset 0 and position {positions[end]}")
         index = cls(base_offset)
         index.offsets, index.positions = offsets[:end], positions[:end]
-        if not (_in_order(index.offsets) and _in_order(index.positions)):
+        if not (_is_sorted(index.offsets) and _is_sorted(index.positions)):
             raise CorruptFile(f"{path}: its entries are negative or out of order")
         return index
 
@@ -129,17 +129,17 @@ class TimeIndex:
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it says something new: timestamps only grow."""
-        if timestamp > self.last()[0]:
+        if timestamp > self.last_entry()[0]:
             self.timestamps.append(timestamp)
             self.offsets.append(offset - self.base_offset)
 
-    def below(self, offset: int) -> TimeIndex:
+    def entries_below(self, offset: int) -> TimeIndex:
         """An index of what is known of the offsets below ``offset``."""
         index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
         return index
 
-    def last(self) -> tuple[int, int]:
+    def last_entry(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
         if not self.timestamps:
             return -1, self.base_offset
@@ -158,7 +158,7 @@ class TimeIndex:
         words[0::3] = halves[high::2]
         words[1::3] = halves[low::2]
         words[2::3] = self.offsets
-        return _bytes(words)
+        return _pack_int32s(words)
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> TimeIndex:
@@ -169,24 +169,24 @@ class TimeIndex:
         """
         if len(raw) % TIME_ENTRY_BYTES:
             raise CorruptFile(f"{path}: {len(raw)} bytes are no time index")
-        words = _words(raw)
+        words = _unpack_int32s(raw)
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
         halves = array("i", bytes(len(words) // 3 * 8))
         halves[high::2] = words[0::3]
         halves[low::2] = words[1::3]
         timestamps, offsets = array("q", halves.tobytes()), words[2::3]
         zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
-        end = 0 if zeros else _end(timestamps, 1)  # the first entry may well be of 1970
+        end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may well be of 1970
         if end < len(timestamps) and offsets[end] != 0:
             raise CorruptFile(f"{path}: entry {end} has time 0 and offset {offsets[end]}")
         index = cls(base_offset)
         index.timestamps, index.offsets = timestamps[:end], offsets[:end]
-        if not (_in_order(index.timestamps) and _in_order(index.offsets)):
+        if not (_is_sorted(index.timestamps) and _is_sorted(index.offsets)):
             raise CorruptFile(f"{path}: its entries are negative or out of order")
         return index
 
 
-def last_time(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None:
+def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None:
     """(timestamp, offset) of a file's last entry, from its last two alone: a look-up passes many segments by.
 
     None where they cannot be believed.
@@ -201,7 +201,7 @@ def last_time(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None
         index = TimeIndex.unpack(base_offset, tail)
     except (CorruptFile, OSError):
         return None
-    return None if size % TIME_ENTRY_BYTES or not any(tail[-TIME_ENTRY_BYTES:]) else index.last()
+    return None if size % TIME_ENTRY_BYTES or not any(tail[-TIME_ENTRY_BYTES:]) else index.last_entry()
 
 
 class AbortedTxn(NamedTuple):
@@ -213,7 +213,7 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
-def read_aborted(disk: Disk, path: str) -> list[AbortedTxn]:
+def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
     """The entries of a ``.txnindex``; an absent file has none.
 
     Raises:
@@ -235,17 +235,17 @@ def read_aborted(disk: Disk, path: str) -> list[AbortedTxn]:
     return out
 
 
-def rewrite_aborted(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
+def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
     """Write a ``.txnindex`` anew where it says anything else."""
     try:
-        if read_aborted(disk, path) == entries:
+        if read_txn_index(disk, path) == entries:
             return
     except CorruptFile:
         pass
-    write_aborted(disk, path, entries)
+    write_txn_index(disk, path, entries)
 
 
-def append_aborted(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
+def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
     """Add an entry behind the ``count`` there are."""
     file = disk.open(path, create=True)
     try:
@@ -254,7 +254,7 @@ def append_aborted(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None
         file.close()
 
 
-def write_aborted(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
+def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
     """Write a ``.txnindex``; nothing is written for no entries, and an older file is removed."""
     if entries:
         write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)

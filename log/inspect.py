@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.wire.inspect import Span
+from ottla.wire.inspect import FieldSpan
 from ottla.wire.primitives import Buffer
 
 _LAYOUTS: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {
@@ -30,24 +30,24 @@ _LAYOUTS: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {
 }
 
 
-def file_spans(raw: Buffer, suffix: str) -> Iterator[Span] | None:
+def file_spans(raw: Buffer, suffix: str) -> Iterator[FieldSpan] | None:
     """The fields of an index or snapshot file; None for another kind of file."""
     layout = _LAYOUTS.get(suffix)
     return None if layout is None else _spans(raw, *layout)
 
 
-def _spans(raw: Buffer, start: int, fields: tuple[tuple[str, int], ...]) -> Iterator[Span]:
+def _spans(raw: Buffer, start: int, fields: tuple[tuple[str, int], ...]) -> Iterator[FieldSpan]:
     def number(at: int, size: int) -> int:
         return int.from_bytes(bytes(raw[at : at + size]), "big", signed=True)
 
     if start:
         for name, at, size in (("version", 0, 2), ("crc", 2, 4), ("count", 6, 4)):
-            yield Span(at, at + size, name, number(at, size))
+            yield FieldSpan(at, at + size, name, number(at, size))
     row = sum(size for _, size in fields)
     at = start
     for index in range((len(raw) - start) // row):
         for name, size in fields:
-            yield Span(at, at + size, f"entry[{index}].{name}", number(at, size))
+            yield FieldSpan(at, at + size, f"entry[{index}].{name}", number(at, size))
             at += size
     if at < len(raw):
-        yield Span(at, len(raw), "left over", "")
+        yield FieldSpan(at, len(raw), "left over", "")

@@ -16,25 +16,25 @@ from hashlib import blake2b
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import read_varlong
 
-WHOLE_KEY_BYTES = 31
+MAX_INLINE_KEY_BYTES = 31
 DIGEST_BYTES = 32
 RECORDS_AT_ONCE = 100_000
 """Of so many records of a batch it is noted where they lie: a small one may hold twenty million."""
 _NEVER = 1 << 62
-Place = tuple[int, int]
+RecordRange = tuple[int, int]
 """Where a record begins and ends in its batch's uncompressed bytes."""
 
 
-def short(key: bytes) -> bytes:
+def compact_key(key: bytes) -> bytes:
     """A key as it is remembered: itself, or where it is longer than 31 bytes its digest of 32."""
-    return key if len(key) <= WHOLE_KEY_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return key if len(key) <= MAX_INLINE_KEY_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
-def _cut(at: int, size: int) -> WireError:
+def _misfit_error(at: int, size: int) -> WireError:
     return WireError(f"a record at byte {at} does not fit the {size} bytes of its batch")
 
 
-def places(data: bytes, count: int) -> list[Place]:
+def record_ranges(data: bytes, count: int) -> list[RecordRange]:
     """Where each record lies.
 
     Raises:
@@ -43,16 +43,16 @@ def places(data: bytes, count: int) -> list[Place]:
     out, at = [], 0
     for _ in range(count):
         if at >= len(data):
-            raise _cut(at, len(data))
+            raise _misfit_error(at, len(data))
         size, body = read_varlong(data, at)
         if size <= 0 or body + size > len(data):
-            raise _cut(at, len(data))
+            raise _misfit_error(at, len(data))
         out.append((at, body + size))
         at = body + size
     return out
 
 
-def keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
+def iterate_keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
     """Offset delta and key of each record, one after another; nothing is made of what lies behind the key.
 
     Raises:
@@ -67,16 +67,18 @@ def keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
             delta, here = read_varlong(data, here)
             length, here = read_varlong(data, here)
             if size <= 0 or here + max(length, 0) >= stop:
-                raise _cut(at, len(data))
+                raise _misfit_error(at, len(data))
             yield delta, data[here : here + length] if length >= 0 else None
             at = stop
     except IndexError:
-        raise _cut(at, len(data)) from None
+        raise _misfit_error(at, len(data)) from None
     if at != len(data):
-        raise _cut(at, len(data))
+        raise _misfit_error(at, len(data))
 
 
-def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]) -> None:
+def record_last_offsets(
+    data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]
+) -> None:
     """Note the last offset of each key, from ``first_offset`` on.
 
     Raises:
@@ -111,26 +113,26 @@ def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offs
             if length < 64:  # and even: a length below 32
                 end = at + 1 + (length >> 1)
                 if end >= stop:
-                    raise _cut(at, len(data))
+                    raise _misfit_error(at, len(data))
                 if length & 1 == 0 and base_offset + delta >= first_offset:
                     offsets[data[at + 1 : end]] = base_offset + delta
             else:
                 length, at = read_varlong(data, at)
                 end = at + max(length, 0)
                 if end >= stop:
-                    raise _cut(at, len(data))
+                    raise _misfit_error(at, len(data))
                 if length >= 0 and base_offset + delta >= first_offset:
-                    offsets[short(data[at:end])] = base_offset + delta
+                    offsets[compact_key(data[at:end])] = base_offset + delta
             at = stop
     except IndexError:
-        raise _cut(len(data), len(data)) from None
+        raise _misfit_error(len(data), len(data)) from None
     if at != len(data):
-        raise _cut(at, len(data))
+        raise _misfit_error(at, len(data))
 
 
-def survivors(
+def retained_records(
     data: bytes, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
-) -> Iterator[tuple[list[Place], bool]]:
+) -> Iterator[tuple[list[RecordRange], bool]]:
     """The records that stay, and whether one of them is a tombstone: of some after others, of all where they are few.
 
     A record stays that lies behind ``latest``, or whose key was not seen again, unless it has no key, or no value and
@@ -143,19 +145,21 @@ def survivors(
     while True:
         some = min(count, RECORDS_AT_ONCE)
         count -= some
-        kept, tombstones, at = _survivors(data, at, some, base_offset, offsets, latest, keep_deletes=keep_deletes)
+        kept, tombstones, at = _retained_records(
+            data, at, some, base_offset, offsets, latest, keep_deletes=keep_deletes
+        )
         if count <= 0 and at != len(data):
-            raise _cut(at, len(data))
+            raise _misfit_error(at, len(data))
         yield kept, tombstones
         if count <= 0:
             return
 
 
-def _survivors(
+def _retained_records(
     data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
-) -> tuple[list[Place], bool, int]:
+) -> tuple[list[RecordRange], bool, int]:
     """Of ``count`` records from ``at`` on; and where the next one begins."""
-    kept: list[Place] = []
+    kept: list[RecordRange] = []
     tombstones = False
     last_of = offsets.get
     try:
@@ -191,9 +195,9 @@ def _survivors(
             else:
                 length, at = read_varlong(data, at)
                 end = at + max(length, 0)
-                last = last_of(short(data[at:end]), -1) if length >= 0 else _NEVER
+                last = last_of(compact_key(data[at:end]), -1) if length >= 0 else _NEVER
             if end >= stop:
-                raise _cut(start, len(data))
+                raise _misfit_error(start, len(data))
             offset = base_offset + delta
             if offset >= last or offset > latest:
                 has_value = data[end] != 1  # the value's length is -1 for none, which is one byte: 0x01
@@ -202,5 +206,5 @@ def _survivors(
                     tombstones |= not has_value
             at = stop
     except IndexError:
-        raise _cut(len(data), len(data)) from None
+        raise _misfit_error(len(data), len(data)) from None
     return kept, tombstones, at

@@ -5,14 +5,14 @@ Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (ap
 
 from __future__ import annotations
 
-from ottla.log.checkpoints import PARTITION_METADATA
+from ottla.log.checkpoints import PARTITION_METADATA_FILE
 from ottla.log.names import (
-    REMOTE_INDEX_CACHE,
-    MarkedDir,
+    REMOTE_INDEX_CACHE_DIR,
+    SuffixedDir,
     TopicPartition,
-    parse_marked_dir,
     parse_partition_dir,
     parse_segment_file,
+    parse_suffixed_dir,
 )
 from ottla.world.disk import Disk, is_passing
 
@@ -27,39 +27,39 @@ def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
     return out
 
 
-def list_marked_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[MarkedDir, str]]:
+def list_suffixed_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[SuffixedDir, str]]:
     """Return the directories named ``topic-partition.uniqueId`` and ``suffix``, with their paths."""
     out = []
     for name in disk.listdir(path):
-        marked = parse_marked_dir(name) if name.endswith(suffix) else None
+        marked = parse_suffixed_dir(name) if name.endswith(suffix) else None
         if marked is not None and marked.suffix == suffix and disk.is_dir(f"{path}/{name}"):
             out.append((marked, f"{path}/{name}"))
     return out
 
 
-def list_foreign(disk: Disk, path: str) -> list[str]:
+def list_foreign_entries(disk: Disk, path: str) -> list[str]:
     """Return the paths of what is not Kafka's: directories with other names, and partitions that are no directories.
 
     A symbolic link whose target is missing, or is a file, is no directory.
     """
     out = []
     for name in disk.listdir(path):
-        is_kafka_name = bool(name == REMOTE_INDEX_CACHE or parse_partition_dir(name) or parse_marked_dir(name))
+        is_kafka_name = bool(name == REMOTE_INDEX_CACHE_DIR or parse_partition_dir(name) or parse_suffixed_dir(name))
         if is_kafka_name != disk.is_dir(f"{path}/{name}"):
             out.append(f"{path}/{name}")
     return out
 
 
-def holds_partition(disk: Disk, path: str) -> bool:
+def contains_partition_files(disk: Disk, path: str) -> bool:
     """Whether a directory has at least one file of a partition in it; False where it may not be read."""
     try:
         names = disk.list_files(path)
     except PermissionError:
         return False
-    return PARTITION_METADATA in names or any(parse_segment_file(name) for name in names)
+    return PARTITION_METADATA_FILE in names or any(parse_segment_file(name) for name in names)
 
 
-def remove_partition(disk: Disk, path: str) -> None:
+def delete_partition_dir(disk: Disk, path: str) -> None:
     """Remove the directory of a deleted partition.
 
     Its log files are removed first, as Kafka does: behind a symbolic link they go, and then the link alone.
@@ -73,7 +73,7 @@ def remove_partition(disk: Disk, path: str) -> None:
     disk.rmtree(path)
 
 
-def unusable(path: str, error: OSError) -> OSError:
+def log_directory_error(path: str, error: OSError) -> OSError:
     """Return the error of a directory that cannot be created or locked as a sentence.
 
     An error that says nothing of the directory (`is_passing`) is returned as it is.

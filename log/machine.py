@@ -4,8 +4,8 @@ A machine never does anything. It says what shall be done, as an `Effects`: reco
 those records are committed, timers to arm. The shell around it appends, replays, waits for the high watermark, and
 only then lets the replies go, so nobody ever sees a state that could be lost.
 
-What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``settle``: the shell
-hands it back once the fate of the records is known. What is too much for one turn of the loop goes into ``then``.
+What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``on_commit_outcome``: the shell
+hands it back once the fate of the records is known. What is too much for one turn of the loop goes into ``continuation``.
 
 Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
@@ -17,57 +17,57 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from ottla.wire.control import TxnEnd
+from ottla.wire.control import EndTransactionMarker
 
 R = TypeVar("R")
 
 
-class Guard:
+class VerificationGuard:
     """Proof of which question about a transaction an answer belongs to; each is equal to itself only."""
 
     __slots__ = ()
 
 
-class Arm(NamedTuple):
-    """Set the timer ``key`` to ``at_ms`` (wall clock); an older setting of the same key is forgotten."""
+class ScheduleTimer(NamedTuple):
+    """Set the timer ``key`` to ``deadline_ms`` (wall clock); an older setting of the same key is forgotten."""
 
     key: Any
-    at_ms: int
+    deadline_ms: int
 
 
-class Cancel(NamedTuple):
+class CancelTimer(NamedTuple):
     """Forget the timer ``key``."""
 
     key: Any
 
 
-class Reply(NamedTuple):
-    """An answer for the request that came in with ``ticket``."""
+class RequestReply(NamedTuple):
+    """An answer for the request that came in with ``pending_request``."""
 
-    ticket: Any
+    pending_request: Any
     message: Any
 
 
-class InTransaction(NamedTuple):
+class TransactionContext(NamedTuple):
     """Whose transaction records belong to: all of a turn's are one batch."""
 
     producer_id: int
     epoch: int
-    guard: Guard | None
+    guard: VerificationGuard | None
     """The proof that its coordinator knows of this partition; None where the transaction is open here."""
 
 
-class Ends(NamedTuple):
+class TransactionCompletion(NamedTuple):
     """The end of a transaction: a marker in the log, and no records."""
 
     producer_id: int
     epoch: int
-    end: TxnEnd
-    version: int
+    marker: EndTransactionMarker
+    transaction_version: int
     """Of the protocol it is written under."""
 
 
-SLICE = 500
+RECORDS_PER_STEP = 500
 """So many records, or looks that lead to none, are one slice: a few milliseconds of work."""
 
 
@@ -76,58 +76,58 @@ class Effects(Generic[R]):
     """What a machine wants done."""
 
     records: list[R] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    at_once: list[Reply] = field(default_factory=list)
+    replies: list[RequestReply] = field(default_factory=list)
+    immediate_replies: list[RequestReply] = field(default_factory=list)
     """Answers that hang on nothing that is not committed: they leave in the same turn, whatever becomes of it."""
-    txn: InTransaction | Ends | None = None
-    """Where the records belong to a transaction, or one ends. Each slice of ``then`` says it for itself."""
-    timers: list[Arm | Cancel] = field(default_factory=list)
-    settle: Any = None
+    txn: TransactionContext | TransactionCompletion | None = None
+    """Where the records belong to a transaction, or one ends. Each slice of ``continuation`` says it for itself."""
+    timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)
+    on_commit_outcome: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
-    then: Iterator[Effects[R]] | None = None
+    continuation: Iterator[Effects[R]] | None = None
     """More of the same, asked for slice by slice; the machine gets no other event before its end. Each slice's records
     are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
-    replies and ``settle`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends with."""
+    replies and ``on_commit_outcome`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends with."""
 
-    def lay(self, records: Iterable[R | None], txn: InTransaction | None = None) -> None:
-        """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none.
+    def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
+        """Records to append, however many: more than one slice is made in ``continuation``. None is a look that led to none.
 
         Those of a transaction are as many of its batches: seen together all the same, at its end.
         """
-        assert self.then is None
+        assert self.continuation is None
         rest = iter(records)
-        first = list(islice(rest, SLICE))
+        first = list(islice(rest, RECORDS_PER_STEP))
         self.records += (record for record in first if record is not None)
         self.txn = txn if self.records else None
-        if len(first) == SLICE:
-            self.then = _slices(rest, txn)
+        if len(first) == RECORDS_PER_STEP:
+            self.continuation = _split_records(rest, txn)
 
-    def follow(self, slices: Iterator[Effects[R]], rows: int) -> None:
-        """What goes on over so many rows, in slices: at once where they are few, else in ``then``."""
-        if rows > SLICE:
-            self.then = slices if self.then is None else chain(self.then, slices)
+    def continue_with(self, slices: Iterator[Effects[R]], rows: int) -> None:
+        """What goes on over so many rows, in slices: at once where they are few, else in ``continuation``."""
+        if rows > RECORDS_PER_STEP:
+            self.continuation = slices if self.continuation is None else chain(self.continuation, slices)
             return
         for part in slices:
             self.records += part.records
             self.replies += part.replies
-            self.at_once += part.at_once
+            self.immediate_replies += part.immediate_replies
             self.timers += part.timers
 
-    def flat(self) -> Iterator[Effects[R]]:
+    def flatten(self) -> Iterator[Effects[R]]:
         """These as a slice, and what they go on with as more of them: for who makes slices of slices."""
-        rest, self.then = self.then, None
+        rest, self.continuation = self.continuation, None
         yield self
         if rest is not None:
             yield from rest
 
 
-def _slices(rest: Iterator[R | None], txn: InTransaction | None) -> Iterator[Effects[R]]:
-    while part := list(islice(rest, SLICE)):
+def _split_records(rest: Iterator[R | None], txn: TransactionContext | None) -> Iterator[Effects[R]]:
+    while part := list(islice(rest, RECORDS_PER_STEP)):
         records = [record for record in part if record is not None]
         yield Effects(records, txn=txn if records else None)
 
 
-class Machine(Protocol[R]):
+class StateMachine(Protocol[R]):
     """The contract."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[R]:
@@ -138,7 +138,7 @@ class Machine(Protocol[R]):
 
 
 @runtime_checkable
-class TransactionalMachine(Machine[R], Protocol[R]):
+class TransactionalStateMachine(StateMachine[R], Protocol[R]):
     """One whose log takes transactions."""
 
     def replay_pending(self, offset: int, producer_id: int, record: R) -> None:

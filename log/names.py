@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
 
-DELETE = "-delete"
+DELETE_DIR_SUFFIX = "-delete"
 """Suffix of the directory of a deleted partition."""
-FUTURE = "-future"
+FUTURE_DIR_SUFFIX = "-future"
 """Suffix of the directory of a future log, which is to replace the log that it is a copy of."""
-STRAY = "-stray"
+STRAY_DIR_SUFFIX = "-stray"
 """Suffix of the directory of a partition that belongs to no topic of the cluster."""
-REMOTE_INDEX_CACHE = "remote-log-index-cache"
+REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
 """Directory of Kafka's tiered storage (``RemoteIndexCache.DIR_NAME``)."""
 
-DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+DELETED_FILE_SUFFIX, CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX = ".deleted", ".cleaned", ".swap"
 """Suffixes of a segment's files: to be deleted; written by compaction and not complete; complete, to be renamed."""
-INDEXES = (".index", ".timeindex", ".txnindex")
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 _MAX_INT = 2**31 - 1
 _TOPIC_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})"
 _PARTITION_DIR = re.compile(_TOPIC_PARTITION, re.ASCII)
-_MARKED_DIR = re.compile(rf"{_TOPIC_PARTITION}\.[0-9a-f]{{32}}(?P<suffix>-delete|-future|-stray)", re.ASCII)
+_SUFFIXED_DIR = re.compile(rf"{_TOPIC_PARTITION}\.[0-9a-f]{{32}}(?P<suffix>-delete|-future|-stray)", re.ASCII)
 _SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
     r"(?P<state>|\.deleted|\.cleaned|\.swap)(?P<tmp>|\.tmp)",
@@ -39,14 +39,14 @@ _TEMPORARY_FILES = frozenset({"leader-epoch-checkpoint.tmp", "partition.metadata
 _UNFINISHED_SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}(?:-[0-9]+)?\.checkpoint\.(?:part|deleted)", re.ASCII)
 
 
-class MarkedDir(NamedTuple):
+class SuffixedDir(NamedTuple):
     """A directory named ``topic-partition.uniqueId-delete``, ``-future`` or ``-stray``."""
 
     topic: str
     """The topic's name; of a deleted or stray partition it may be cut so that the whole name has 255 characters."""
     partition: int
     suffix: str
-    """`DELETE`, `FUTURE` or `STRAY`."""
+    """`DELETE_DIR_SUFFIX`, `FUTURE_DIR_SUFFIX` or `STRAY_DIR_SUFFIX`."""
 
 
 class SegmentFile(NamedTuple):
@@ -56,7 +56,7 @@ class SegmentFile(NamedTuple):
     kind: str
     """``.log``, ``.index``, ``.timeindex``, ``.txnindex`` or ``.snapshot``."""
     state: str
-    """`DELETED`, `CLEANED` or `SWAP`; empty for a file that is in use."""
+    """`DELETED_FILE_SUFFIX`, `CLEANED_FILE_SUFFIX` or `SWAP_FILE_SUFFIX`; empty for a file that is in use."""
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
@@ -67,15 +67,15 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     return match["topic"], int(match["partition"])
 
 
-def parse_marked_dir(name: str) -> MarkedDir | None:
+def parse_suffixed_dir(name: str) -> SuffixedDir | None:
     """Return the parts of a name ``topic-partition.uniqueId-suffix``; None for any other name.
 
     Kafka's pattern takes anything without blanks for a unique id; Kafka writes 32 hexadecimal digits.
     """
-    match = _MARKED_DIR.fullmatch(name)
+    match = _SUFFIXED_DIR.fullmatch(name)
     if match is None or int(match["partition"]) > _MAX_INT:
         return None
-    return MarkedDir(match["topic"], int(match["partition"]), match["suffix"])
+    return SuffixedDir(match["topic"], int(match["partition"]), match["suffix"])
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
@@ -86,7 +86,7 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     return SegmentFile(int(match["base"]), match["kind"], match["state"])
 
 
-def bases_of(names: Iterable[str], kind: str, state: str = "") -> list[int]:
+def base_offsets_of(names: Iterable[str], kind: str, state: str = "") -> list[int]:
     """Return the base offsets of the segment files of one kind and state among ``names``, in order."""
     files = (parse_segment_file(name) for name in names if name.endswith(kind + state))
     return sorted(file.base_offset for file in files if file is not None and (file.kind, file.state) == (kind, state))

@@ -5,7 +5,7 @@ Source: ``SkimpyOffsetMap.java`` (apache/kafka 4.3.1), which keeps 16-byte diges
 
 from __future__ import annotations
 
-from ottla.log.key_scan import short
+from ottla.log.key_scan import compact_key
 
 ENTRY_BYTES = 160
 """About what an entry takes: a key of up to 32 bytes, an offset, the dictionary's own share."""
@@ -21,18 +21,18 @@ class OffsetMap:
         self.latest_offset = -1
         """The last offset that was looked at: behind it nothing is known."""
         self.offsets: dict[bytes, int] = {}
-        """By key, as `key_scan.short` has it."""
+        """By key, as `key_scan.compact_key` has it."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def has_room_for(self, keys: int) -> bool:
+    def has_capacity_for(self, keys: int) -> bool:
         """Whether so many new keys would fit for sure."""
         return len(self.offsets) + keys <= self.capacity
 
     def put(self, key: bytes, offset: int) -> bool:
         """Remember where a key was seen last; False, and nothing remembered, where there is no room for a new key."""
-        key, offsets = short(key), self.offsets
+        key, offsets = compact_key(key), self.offsets
         if key not in offsets and len(offsets) >= self.capacity:
             return False
         offsets[key] = offset
@@ -40,4 +40,4 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """Where a key was seen last; -1 where it was not."""
-        return self.offsets.get(short(key), -1)
+        return self.offsets.get(compact_key(key), -1)

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE
 
-BATCHES_REMEMBERED = 5
+BATCHES_TO_RETAIN = 5
 ENTRY = struct.Struct(">qhiqiqiq")
 """Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, open transaction."""
 ENTRY_BYTES = ENTRY.size
 _OLDER = struct.Struct(">iiIq")
 """Last sequence, offset delta, the lower half of the last offset, timestamp."""
 _OLDER_BYTES = _OLDER.size
-_OLDER_ROW_BYTES = _OLDER_BYTES * (BATCHES_REMEMBERED - 1)
-_FAR = 1 << 31
+_OLDER_ROW_BYTES = _OLDER_BYTES * (BATCHES_TO_RETAIN - 1)
+_MAX_OFFSET_DISTANCE = 1 << 31
 """A batch so many offsets before the next is forgotten: its offset could not be told from its lower half."""
 _TIMESTAMP = struct.Struct(">q")
 _TIMESTAMP_AT = 26
@@ -31,7 +31,7 @@ _TXN_FIRST_AT = 38
 _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
-class BatchInfo(NamedTuple):
+class BatchMetadata(NamedTuple):
     """One remembered batch."""
 
     last_sequence: int
@@ -50,11 +50,11 @@ class BatchInfo(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class Producer(NamedTuple):
+class ProducerStateEntry(NamedTuple):
     """What is known of one producer id; a copy, which does not change with the table."""
 
     epoch: int = NO_PRODUCER_EPOCH
-    batches: tuple[BatchInfo, ...] = ()
+    batches: tuple[BatchMetadata, ...] = ()
     """The last five, the newest last."""
     timestamp_ms: int = -1
     coordinator_epoch: int = -1
@@ -66,13 +66,13 @@ class Producer(NamedTuple):
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
-class ProducerTable(MutableMapping[int, Producer]):
+class ProducerTable(MutableMapping[int, ProducerStateEntry]):
     """Producer id -> what is known of it."""
 
-    __slots__ = ("_flags", "_older", "_row_of", "rows")
+    __slots__ = ("_flags", "_older", "_row_of", "snapshot_body")
 
     def __init__(self, rows: bytes = b"") -> None:
-        self.rows = bytearray(rows)
+        self.snapshot_body = bytearray(rows)
         """The body of a snapshot, as it is now."""
         count = len(rows) // ENTRY_BYTES
         self._older = bytearray(count * _OLDER_ROW_BYTES)
@@ -90,39 +90,41 @@ class ProducerTable(MutableMapping[int, Producer]):
     def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._row_of
 
-    def __getitem__(self, producer_id: int) -> Producer:
+    def __getitem__(self, producer_id: int) -> ProducerStateEntry:
         number = self._row_of[producer_id]
         _, epoch, sequence, offset, delta, timestamp, coordinator, first = ENTRY.unpack_from(
-            self.rows, number * ENTRY_BYTES
+            self.snapshot_body, number * ENTRY_BYTES
         )
-        batches = (*self._older_of(number, offset), BatchInfo(sequence, offset, delta, timestamp))
-        return Producer(epoch, batches if offset >= 0 else (), timestamp, coordinator, first)
+        batches = (*self._older_batches(number, offset), BatchMetadata(sequence, offset, delta, timestamp))
+        return ProducerStateEntry(epoch, batches if offset >= 0 else (), timestamp, coordinator, first)
 
-    def __setitem__(self, producer_id: int, producer: Producer) -> None:
+    def __setitem__(self, producer_id: int, producer: ProducerStateEntry) -> None:
         number = self._row_of.get(producer_id)
         if number is None:
             number = self._add(producer_id)
         self._flags[number] = _TOUCHED
-        newest = producer.batches[-1] if producer.batches else BatchInfo(NO_SEQUENCE, -1, 0, producer.timestamp_ms)
-        for batch in producer.batches[-BATCHES_REMEMBERED:-1]:
-            self._remember(number, batch.last_sequence, batch.offset_delta, batch.last_offset, batch.timestamp_ms)
+        newest = producer.batches[-1] if producer.batches else BatchMetadata(NO_SEQUENCE, -1, 0, producer.timestamp_ms)
+        for batch in producer.batches[-BATCHES_TO_RETAIN:-1]:
+            self._add_older_batch(
+                number, batch.last_sequence, batch.offset_delta, batch.last_offset, batch.timestamp_ms
+            )
         entry = (newest.last_sequence, newest.last_offset, newest.offset_delta, producer.timestamp_ms)
         more = (producer.coordinator_epoch, producer.txn_first_offset)
-        ENTRY.pack_into(self.rows, number * ENTRY_BYTES, producer_id, producer.epoch, *entry, *more)
+        ENTRY.pack_into(self.snapshot_body, number * ENTRY_BYTES, producer_id, producer.epoch, *entry, *more)
 
     def __delitem__(self, producer_id: int) -> None:
         """Forget a producer; the last row takes the place of its."""
         number, last = self._row_of.pop(producer_id), len(self._flags) - 1
         if number != last:
-            for table, size in ((self.rows, ENTRY_BYTES), (self._older, _OLDER_ROW_BYTES), (self._flags, 1)):
+            for table, size in ((self.snapshot_body, ENTRY_BYTES), (self._older, _OLDER_ROW_BYTES), (self._flags, 1)):
                 table[number * size : (number + 1) * size] = table[last * size :]
-            moved: int = ENTRY.unpack_from(self.rows, number * ENTRY_BYTES)[0]
+            moved: int = ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)[0]
             self._row_of[moved] = number
-        del self.rows[last * ENTRY_BYTES :], self._older[last * _OLDER_ROW_BYTES :], self._flags[last:]
+        del self.snapshot_body[last * ENTRY_BYTES :], self._older[last * _OLDER_ROW_BYTES :], self._flags[last:]
 
     def _add(self, producer_id: int) -> int:
         number = self._row_of[producer_id] = len(self._flags)
-        self.rows += bytes(ENTRY_BYTES)
+        self.snapshot_body += bytes(ENTRY_BYTES)
         self._older += bytes(_OLDER_ROW_BYTES)
         self._flags.append(_TOUCHED)
         return number
@@ -130,22 +132,22 @@ class ProducerTable(MutableMapping[int, Producer]):
     def entry(self, producer_id: int) -> tuple[int, ...] | None:
         """The fields of a producer's row, as `ENTRY` has them; None where it is not known."""
         number = self._row_of.get(producer_id)
-        return None if number is None else ENTRY.unpack_from(self.rows, number * ENTRY_BYTES)
+        return None if number is None else ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)
 
     def open_transactions(self) -> Iterator[tuple[int, int]]:
         """(producer id, first offset) of each that has a transaction open."""
-        for entry in ENTRY.iter_unpack(self.rows):
+        for entry in ENTRY.iter_unpack(self.snapshot_body):
             if entry[7] >= 0:
                 yield entry[0], entry[7]
 
-    def duplicate(self, producer_id: int, first_sequence: int, last_sequence: int) -> BatchInfo | None:
+    def find_duplicate_batch(self, producer_id: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch with exactly these sequences."""
         for batch in self[producer_id].batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
         return None
 
-    def note_batch(self, producer_id: int, epoch: int, batch: BatchInfo, txn_first_offset: int) -> None:
+    def add_batch(self, producer_id: int, epoch: int, batch: BatchMetadata, txn_first_offset: int) -> None:
         """Take a batch of data into account. What came before it under another epoch is forgotten."""
         coordinator = -1
         number = self._row_of.get(producer_id)
@@ -153,57 +155,57 @@ class ProducerTable(MutableMapping[int, Producer]):
             number = self._add(producer_id)
         else:
             _, known, sequence, offset, delta, timestamp, coordinator, _ = ENTRY.unpack_from(
-                self.rows, number * ENTRY_BYTES
+                self.snapshot_body, number * ENTRY_BYTES
             )
-            if known != epoch or not 0 <= offset <= batch.last_offset < offset + _FAR:
+            if known != epoch or not 0 <= offset <= batch.last_offset < offset + _MAX_OFFSET_DISTANCE:
                 self._flags[number] = _TOUCHED
             else:
                 # The time is the marker's, where one followed: nothing hangs on it but what a retry is told.
-                self._remember(number, sequence, delta, offset, timestamp)
+                self._add_older_batch(number, sequence, delta, offset, timestamp)
         sequence, offset, delta, timestamp = batch
         ENTRY.pack_into(
-            *(self.rows, number * ENTRY_BYTES, producer_id, epoch, sequence, offset, delta, timestamp),
+            *(self.snapshot_body, number * ENTRY_BYTES, producer_id, epoch, sequence, offset, delta, timestamp),
             *(coordinator, txn_first_offset),
         )
 
-    def note_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> None:
+    def add_end_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> None:
         """Take the end of a transaction into account."""
         sequence, offset, delta = NO_SEQUENCE, -1, 0
         number = self._row_of.get(producer_id)
         if number is None:
             number = self._add(producer_id)
         else:
-            _, known, sequence, offset, delta, _, _, _ = ENTRY.unpack_from(self.rows, number * ENTRY_BYTES)
+            _, known, sequence, offset, delta, _, _, _ = ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)
             if known != epoch:
                 sequence, offset, delta = NO_SEQUENCE, -1, 0
                 self._flags[number] &= ~_COUNT_BITS
         ENTRY.pack_into(
-            *(self.rows, number * ENTRY_BYTES, producer_id, epoch, sequence, offset, delta, timestamp_ms),
+            *(self.snapshot_body, number * ENTRY_BYTES, producer_id, epoch, sequence, offset, delta, timestamp_ms),
             *(coordinator_epoch, -1),
         )
 
-    def _remember(self, number: int, sequence: int, delta: int, offset: int, timestamp_ms: int) -> None:
+    def _add_older_batch(self, number: int, sequence: int, delta: int, offset: int, timestamp_ms: int) -> None:
         """Put a batch behind the older ones; of four the first goes."""
         flags, older, at = self._flags[number], self._older, number * _OLDER_ROW_BYTES
         count = flags & _COUNT_BITS
-        if count == BATCHES_REMEMBERED - 1:
+        if count == BATCHES_TO_RETAIN - 1:
             older[at : at + _OLDER_ROW_BYTES - _OLDER_BYTES] = older[at + _OLDER_BYTES : at + _OLDER_ROW_BYTES]
             count -= 1
         _OLDER.pack_into(older, at + count * _OLDER_BYTES, sequence, delta, offset & 0xFFFFFFFF, timestamp_ms)
         self._flags[number] = _TOUCHED | (count + 1)
 
-    def _older_of(self, number: int, newest_offset: int) -> list[BatchInfo]:
-        out: list[BatchInfo] = []
+    def _older_batches(self, number: int, newest_offset: int) -> list[BatchMetadata]:
+        out: list[BatchMetadata] = []
         at = number * _OLDER_ROW_BYTES
         offset = newest_offset
         for index in reversed(range(self._flags[number] & _COUNT_BITS)):
             sequence, delta, low, timestamp = _OLDER.unpack_from(self._older, at + index * _OLDER_BYTES)
             offset -= (offset - low) & 0xFFFFFFFF
-            out.append(BatchInfo(sequence, offset, delta, timestamp))
+            out.append(BatchMetadata(sequence, offset, delta, timestamp))
         out.reverse()
         return out
 
-    def sweep(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
+    def expire_job(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
         """Forget who has been silent for so long and has nothing open, pausing after each ``at_once`` producers.
 
         Whoever wrote since the last sweep stays: its timestamps are the client's, and may be of long ago.
@@ -219,6 +221,6 @@ class ProducerTable(MutableMapping[int, Producer]):
                 self._flags[number] &= ~_TOUCHED
                 continue
             at = number * ENTRY_BYTES
-            silent_ms = now_ms - _TIMESTAMP.unpack_from(self.rows, at + _TIMESTAMP_AT)[0]
-            if silent_ms >= expiration_ms and self.rows[at + _TXN_FIRST_AT] & 0x80:
-                del self[_TIMESTAMP.unpack_from(self.rows, at)[0]]
+            silent_ms = now_ms - _TIMESTAMP.unpack_from(self.snapshot_body, at + _TIMESTAMP_AT)[0]
+            if silent_ms >= expiration_ms and self.snapshot_body[at + _TXN_FIRST_AT] & 0x80:
+                del self[_TIMESTAMP.unpack_from(self.snapshot_body, at)[0]]

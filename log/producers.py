@@ -16,47 +16,47 @@ from heapq import heapify, heappop, heappush
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import AbortedTxn
-from ottla.log.machine import Guard
-from ottla.log.producer_table import BATCHES_REMEMBERED, ENTRY_BYTES, BatchInfo, Producer, ProducerTable
-from ottla.log.verification import NOT_NEEDED, Verifying
+from ottla.log.machine import VerificationGuard
+from ottla.log.producer_table import BATCHES_TO_RETAIN, ENTRY_BYTES, BatchMetadata, ProducerStateEntry, ProducerTable
+from ottla.log.verification import VERIFICATION_DISABLED, VerificationStateEntry
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
-from ottla.wire.control import ControlType, TxnEnd
+from ottla.wire.control import ControlRecordType, EndTransactionMarker
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-__all__ = ["BATCHES_REMEMBERED", "BatchInfo", "Producer", "ProducerStates"]
+__all__ = ["BATCHES_TO_RETAIN", "BatchMetadata", "ProducerStateEntry", "ProducerStateManager"]
 
 SNAPSHOT_VERSION = 1
 _HEAD = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
-_SWEPT_AT_ONCE = 5000
-_FEW = 64
+_PRODUCERS_PER_YIELD = 5000
+_MIN_COMPACTED_HEAP = 64
 NO_PRODUCER = -1
-_TOP_EPOCH = 32767
-_EACH_ITS_EPOCH = 2
+_MAX_EPOCH = 32767
+_TRANSACTION_V2 = 2
 """From this ``transaction.version`` on each transaction has an epoch of its own."""
 
 
-class ProducerStates:
+class ProducerStateManager:
     """All producers of one partition."""
 
-    __slots__ = ("_begun", "completed", "ended_at", "ongoing", "producers")
+    __slots__ = ("_ongoing_heap", "completed_txns", "last_txn_end_offset", "ongoing_txns", "producers")
 
     def __init__(self, producers: ProducerTable | None = None) -> None:
         self.producers = ProducerTable() if producers is None else producers
-        self.ongoing: dict[int, int] = dict(self.producers.open_transactions())
+        self.ongoing_txns: dict[int, int] = dict(self.producers.open_transactions())
         """Producer id -> first offset of its open transaction."""
-        self._begun = [(first, pid) for pid, first in self.ongoing.items()]
+        self._ongoing_heap = [(first, pid) for pid, first in self.ongoing_txns.items()]
         """The same as a heap; one that has ended stays until it is the first, or there are many such."""
-        heapify(self._begun)
-        self.completed: list[tuple[int, int]] = []
+        heapify(self._ongoing_heap)
+        self.completed_txns: list[tuple[int, int]] = []
         """(first, last) of ended transactions whose marker may still lie above the high watermark, both growing. One
         that began before another and ended after it stands for both.
         """
-        self.ended_at = -1
+        self.last_txn_end_offset = -1
         """Offset of the last marker that ended a transaction, as far as is known: a cut below it opens that again."""
 
-    def check(self, header: BatchHeader) -> BatchInfo | None:
+    def check_batch(self, header: BatchHeader) -> BatchMetadata | None:
         """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
 
         Raises:
@@ -72,16 +72,16 @@ class ProducerStates:
                 last_sequence = NO_SEQUENCE
             if header.base_sequence == (last_sequence + 1) & 0x7FFFFFFF:
                 if txn_first >= 0 and not header.is_transactional:
-                    raise _outside(header)
+                    raise _not_in_transaction_error(header)
                 return None
-            known = self.producers.duplicate(header.producer_id, header.base_sequence, header.last_sequence)
+            known = self.producers.find_duplicate_batch(header.producer_id, header.base_sequence, header.last_sequence)
             if known is not None:
                 return known
         elif header.producer_epoch < epoch:
-            raise _fenced(header, epoch)
+            raise _invalid_epoch_error(header, epoch)
         elif header.base_sequence == 0 or epoch == NO_PRODUCER_EPOCH:
             if txn_first >= 0 and not header.is_transactional:
-                raise _outside(header)
+                raise _not_in_transaction_error(header)
             return None
         raise ProtocolError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -103,35 +103,40 @@ class ProducerStates:
         return entry[7] >= 0 and entry[1] == epoch
 
     def check_transactional(
-        self, header: BatchHeader, guard: Guard | None, verifying: Verifying | None, *, client: bool
-    ) -> BatchInfo | None:
-        """`check` for a batch of a transaction: where none is open, its coordinator must have confirmed this one.
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        verifying: VerificationStateEntry | None,
+        *,
+        client: bool,
+    ) -> BatchMetadata | None:
+        """`check_batch` for a batch of a transaction: where none is open, its coordinator must have confirmed this one.
 
         What a coordinator writes itself (``client`` False) has no sequence.
 
         Raises:
-            ProtocolError: as `check`; INVALID_TXN_STATE: not confirmed, or something was written in between.
+            ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or something was written in between.
         """
         entry = self.producers.entry(header.producer_id)
         if client and entry is not None and header.producer_epoch == entry[1]:
-            known = self.producers.duplicate(header.producer_id, header.base_sequence, header.last_sequence)
+            known = self.producers.find_duplicate_batch(header.producer_id, header.base_sequence, header.last_sequence)
             if known is not None:
                 return known
         is_open = self.check_epoch(header.producer_id, header.producer_epoch)
-        if not is_open and guard is not NOT_NEEDED and (verifying is None or verifying.guard is not guard):
+        if not is_open and guard is not VERIFICATION_DISABLED and (verifying is None or verifying.guard is not guard):
             raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if not client:
             return None
         if verifying is not None:
             lowest = verifying.lowest_sequence
-            if verifying.bumps and (entry is None or entry[3] < 0):
+            if verifying.supports_epoch_bump and (entry is None or entry[3] < 0):
                 lowest = min(lowest, 0)
             if header.base_sequence > lowest:
                 text = f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}"
                 raise ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
-        return self.check(header)
+        return self.check_batch(header)
 
-    def check_marker(self, header: BatchHeader, end: TxnEnd, version: int) -> None:
+    def check_marker(self, header: BatchHeader, end: EndTransactionMarker, version: int) -> None:
         """Hold a marker against what is known, as the leader does; ``version`` is the protocol's it is written under.
 
         From version 2 on its epoch is one more than its transaction's. The same once more is its repetition, where no
@@ -144,10 +149,10 @@ class ProducerStates:
         if entry is None:
             return
         _, epoch, _, _, _, _, coordinator_epoch, txn_first = entry
-        is_again = header.producer_epoch == epoch and (txn_first < 0 or epoch == _TOP_EPOCH)
-        newer = header.producer_epoch > epoch or (version < _EACH_ITS_EPOCH and header.producer_epoch == epoch)
+        is_again = header.producer_epoch == epoch and (txn_first < 0 or epoch == _MAX_EPOCH)
+        newer = header.producer_epoch > epoch or (version < _TRANSACTION_V2 and header.producer_epoch == epoch)
         if not newer and not is_again:
-            raise _fenced(header, epoch)
+            raise _invalid_epoch_error(header, epoch)
         if end.coordinator_epoch < coordinator_epoch:
             text = f"a coordinator of epoch {end.coordinator_epoch}, after one of {coordinator_epoch}"
             raise ProtocolError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
@@ -155,35 +160,35 @@ class ProducerStates:
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Remember an appended data batch (its header may still carry the client's base offset)."""
         pid, delta = header.producer_id, header.last_offset_delta
-        first = self.ongoing.get(pid, -1)
+        first = self.ongoing_txns.get(pid, -1)
         if first < 0 and header.is_transactional:
-            first = self.ongoing[pid] = base_offset
-            heappush(self._begun, (base_offset, pid))
-        batch = BatchInfo(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
-        self.producers.note_batch(pid, header.producer_epoch, batch, first)
+            first = self.ongoing_txns[pid] = base_offset
+            heappush(self._ongoing_heap, (base_offset, pid))
+        batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
+        self.producers.add_batch(pid, header.producer_epoch, batch, first)
 
-    def aborted_by(self, producer_id: int, offset: int) -> AbortedTxn | None:
+    def aborted_txn(self, producer_id: int, offset: int) -> AbortedTxn | None:
         """What an abort marker at ``offset`` puts into the transaction index; None where nothing is open."""
-        first = self.ongoing.get(producer_id)
+        first = self.ongoing_txns.get(producer_id)
         if first is None:
             return None
-        return AbortedTxn(producer_id, first, offset, self._oldest(producer_id, offset + 1))
+        return AbortedTxn(producer_id, first, offset, self._oldest_first_offset(producer_id, offset + 1))
 
-    def _oldest(self, but: int, default: int) -> int:
+    def _oldest_first_offset(self, but: int, default: int) -> int:
         """First offset of the oldest open transaction of any producer but one."""
-        begun = self._begun
-        self._drop_ended()
+        begun = self._ongoing_heap
+        self._drop_completed()
         if not begun or begun[0][1] != but:
             return begun[0][0] if begun else default
         its = heappop(begun)
-        self._drop_ended()
+        self._drop_completed()
         first = begun[0][0] if begun else default
         heappush(begun, its)
         return first
 
-    def _drop_ended(self) -> None:
+    def _drop_completed(self) -> None:
         """Let the first of the heap be one that is open."""
-        begun, ongoing = self._begun, self.ongoing
+        begun, ongoing = self._ongoing_heap, self.ongoing_txns
         while begun and ongoing.get(begun[0][1]) != begun[0][0]:
             heappop(begun)
 
@@ -192,51 +197,53 @@ class ProducerStates:
     ) -> AbortedTxn | None:
         """Take a marker into account; gives what belongs into the transaction index if it was an abort."""
         pid = header.producer_id
-        aborted = self.aborted_by(pid, offset) if marker == ControlType.ABORT else None
-        self.producers.note_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
-        first = self.ongoing.pop(pid, -1)
+        aborted = self.aborted_txn(pid, offset) if marker == ControlRecordType.ABORT else None
+        self.producers.add_end_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
+        first = self.ongoing_txns.pop(pid, -1)
         if first < 0:
             return None
-        self.ended_at = offset
-        if len(self._begun) > max(_FEW, 4 * len(self.ongoing)):  # one that stays open lets none behind it go
-            self._begun = [(its_first, its_pid) for its_pid, its_first in self.ongoing.items()]
-            heapify(self._begun)
-        while self.completed and self.completed[-1][0] >= first:
-            self.completed.pop()
-        self.completed.append((first, offset))
+        self.last_txn_end_offset = offset
+        if len(self._ongoing_heap) > max(
+            _MIN_COMPACTED_HEAP, 4 * len(self.ongoing_txns)
+        ):  # one that stays open lets none behind it go
+            self._ongoing_heap = [(its_first, its_pid) for its_pid, its_first in self.ongoing_txns.items()]
+            heapify(self._ongoing_heap)
+        while self.completed_txns and self.completed_txns[-1][0] >= first:
+            self.completed_txns.pop()
+        self.completed_txns.append((first, offset))
         return aborted
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""
         done = 0
-        for _, last in self.completed:
+        for _, last in self.completed_txns:
             if last >= high_watermark:
                 break
             done += 1
         if done:
-            del self.completed[:done]
-        first = self._oldest(NO_PRODUCER, -1)
-        if self.completed and (first < 0 or self.completed[0][0] < first):
-            first = self.completed[0][0]
+            del self.completed_txns[:done]
+        first = self._oldest_first_offset(NO_PRODUCER, -1)
+        if self.completed_txns and (first < 0 or self.completed_txns[0][0] < first):
+            first = self.completed_txns[0][0]
         return None if first < 0 else first
 
-    def expiring(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+    def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
         """Forget producers that have been silent for ``producer.id.expiration.ms`` and have nothing open; pauses."""
-        return self.producers.sweep(now_ms, expiration_ms, _SWEPT_AT_ONCE)
+        return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """`expiring`, all at once."""
-        for _ in self.expiring(now_ms, expiration_ms):
+        """`expire_job`, all at once."""
+        for _ in self.expire_job(now_ms, expiration_ms):
             pass
 
     def pack(self) -> bytes:
         """The bytes of a ``.snapshot``: only the last batch of each producer is kept."""
-        rows = self.producers.rows
+        rows = self.producers.snapshot_body
         count = _COUNT.pack(len(self.producers))
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(rows, crc32c(count)), len(self.producers)) + rows
 
     @classmethod
-    def unpack(cls, raw: bytes, path: str = "") -> ProducerStates:
+    def unpack(cls, raw: bytes, path: str = "") -> ProducerStateManager:
         """Read a ``.snapshot``.
 
         Raises:
@@ -253,11 +260,11 @@ class ProducerStates:
             raise CorruptFile(f"{path}: {error}") from None
 
 
-def _fenced(header: BatchHeader, epoch: int) -> ProtocolError:
+def _invalid_epoch_error(header: BatchHeader, epoch: int) -> ProtocolError:
     text = f"producer {header.producer_id} has epoch {epoch}, the batch {header.producer_epoch}"
     return ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
 
-def _outside(header: BatchHeader) -> ProtocolError:
+def _not_in_transaction_error(header: BatchHeader) -> ProtocolError:
     text = f"producer {header.producer_id} has a transaction open, and the batch is not of it"
     return ProtocolError(ErrorCode.INVALID_TXN_STATE, text)

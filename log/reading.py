@@ -11,24 +11,24 @@ from itertools import islice
 from operator import attrgetter
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.damage import whole_until
+from ottla.log.damage import undamaged_end
 from ottla.log.index import AbortedTxn
-from ottla.log.scan import Located
-from ottla.log.segment import Segment
+from ottla.log.scan import LogOffsetPosition
+from ottla.log.segment import LogSegment
 from ottla.log.state import LogState
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.disk import FileSlice
 
-_marker_of = attrgetter("last_offset")
+_abort_marker_offset = attrgetter("last_offset")
 
 
 class ReadableLog(LogState):
     """A log that can be read."""
 
-    def _locate(self, offset: int) -> tuple[Segment, Located] | None:
+    def _locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
         """The first batch that ends at or behind ``offset``; a hole left by compaction is skipped."""
-        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+        for segment in self.segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
             found = segment.locate(offset)
             if found is not None:
                 return segment, found
@@ -68,8 +68,8 @@ class ReadableLog(LogState):
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         end = segment.size_bytes if limit is None else limit.position
-        if segment.damage:
-            end = whole_until(segment.damage, batch.position, end)
+        if segment.damaged_ranges:
+            end = undamaged_end(segment.damaged_ranges, batch.position, end)
             if end <= batch.position:
                 raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
         size, least = end - batch.position, batch.size_bytes
@@ -104,7 +104,7 @@ class ReadableLog(LogState):
                 return 0
             segment, batch = found
             if upper_offset >= self.log_end_offset:
-                return segment.size_bytes - batch.position if segment is self.active else None
+                return segment.size_bytes - batch.position if segment is self.active_segment else None
             limit = segment.locate(upper_offset)
         except WireError:
             return None
@@ -120,36 +120,36 @@ class ReadableLog(LogState):
             return True
         return found is None or found[1].base_offset > upper_offset
 
-    def aborted_in(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
+    def aborted_txns_in_slice(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
         """Aborted transactions a reader must skip of what `read` gave it from ``offset`` on: not of all up to the end.
 
         Where the index does not say more, it is all that begin in the segment: as many as Kafka tells.
 
         Source: ``LogSegment.fetchUpperBoundOffset``, ``LocalLog.addAbortedTransactions`` (apache/kafka 4.3.1). Raises
-        as `aborted_between` does.
+        as `collect_aborted_txns` does.
         """
         found = self._locate(offset)
         if found is None:
             return []
-        beyond = found[0].index.upper_offset(part.offset + len(part))
+        beyond = found[0].offset_index.upper_bound_offset(part.offset + len(part))
         if beyond is None:
-            after = bisect_right(self.bases, found[0].base_offset)
-            beyond = self.bases[after] if after < len(self.bases) else self.log_end_offset
-        return self.aborted_between(offset, beyond)
+            after = bisect_right(self.base_offsets, found[0].base_offset)
+            beyond = self.base_offsets[after] if after < len(self.base_offsets) else self.log_end_offset
+        return self.collect_aborted_txns(offset, beyond)
 
-    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
+    def collect_aborted_txns(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
         """Aborted transactions a read_committed reader of that range must skip.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE: a transaction index went bad since the log was opened.
         """
         out: list[AbortedTxn] = []
-        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+        for segment in self.segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
             try:
-                entries = segment.aborted
+                entries = segment.aborted_txns
             except CorruptFile as error:
                 raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-            for entry in islice(entries, bisect_left(entries, offset, key=_marker_of), None):
+            for entry in islice(entries, bisect_left(entries, offset, key=_abort_marker_offset), None):
                 if entry.first_offset < upper_offset:
                     out.append(entry)
                 if entry.last_stable_offset >= upper_offset:

@@ -9,13 +9,13 @@ from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk, File, FileStat, PrivateDisk
 
 
-class RehearsalFile:
+class DryRunFile:
     """A file whose changes are kept in memory: where it would end, and its bytes once one of them would change.
 
     The real file is open only while somebody reads; there may be more of them than descriptors.
     """
 
-    def __init__(self, disk: Rehearsal, path: str, real_path: str | None) -> None:
+    def __init__(self, disk: DryRunDisk, path: str, real_path: str | None) -> None:
         self._disk = disk
         self._path = path
         self._real_path = real_path
@@ -45,7 +45,7 @@ class RehearsalFile:
         own.extend(bytes(max(offset - len(own), 0)))
         own[offset : offset + len(data)] = data
         self._size = len(own)
-        self._disk.changed.add(self._path)
+        self._disk.changed_files.add(self._path)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """The bytes as they would be."""
@@ -55,9 +55,11 @@ class RehearsalFile:
         """Remember the change, and that bytes would go."""
         if size_bytes == self._size:
             return
-        self._disk.changed.add(self._path)
+        self._disk.changed_files.add(self._path)
         if size_bytes < self._size:
-            self._disk.cut[self._path] = self._disk.cut.get(self._path, 0) + self._size - size_bytes
+            self._disk.truncated_bytes[self._path] = (
+                self._disk.truncated_bytes.get(self._path, 0) + self._size - size_bytes
+            )
         if size_bytes > self._size or self._own is not None:
             own = self._copy()
             del own[size_bytes:]
@@ -78,18 +80,18 @@ class RehearsalFile:
         return -1
 
 
-class Rehearsal:
+class DryRunDisk:
     """A `Disk` over another one."""
 
     def __init__(self, under: Disk) -> None:
-        self._under = under
-        self._files: dict[str, RehearsalFile] = {}
-        self._gone: set[str] = set()
-        self.changed: set[str] = set()
+        self._real_disk = under
+        self._files: dict[str, DryRunFile] = {}
+        self._removed_paths: set[str] = set()
+        self.changed_files: set[str] = set()
         """Files that would be written."""
-        self.cut: dict[str, int] = {}
+        self.truncated_bytes: dict[str, int] = {}
         """Files that would lose bytes at their end, and how many."""
-        self.removed: set[str] = set()
+        self.removed_files: set[str] = set()
         """Files of the real disk that would be removed."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
@@ -97,63 +99,63 @@ class Rehearsal:
         known = self._files.get(path)
         if known is not None:
             return known
-        if path in self._gone or not self._under.exists(path):
+        if path in self._removed_paths or not self._real_disk.exists(path):
             if not create:
                 raise FileNotFoundError(2, "no such file", path)
             real_path = None
         else:
             real_path = path
-        self._gone.discard(path)
-        made = self._files[path] = RehearsalFile(self, path, real_path)
+        self._removed_paths.discard(path)
+        made = self._files[path] = DryRunFile(self, path, real_path)
         return made
 
     def open_real(self, path: str) -> File:
         """A file of the disk beneath, to be read."""
-        return self._under.open(path, readonly=True)
+        return self._real_disk.open(path, readonly=True)
 
     def real_size(self, path: str) -> int:
         """How long it is there."""
-        return self._under.stat(path).size_bytes
+        return self._real_disk.stat(path).size_bytes
 
     def exists(self, path: str) -> bool:
         """As it would be."""
-        return path in self._files or (path not in self._gone and self._under.exists(path))
+        return path in self._files or (path not in self._removed_paths and self._real_disk.exists(path))
 
     def is_dir(self, path: str) -> bool:
         """As it would be."""
-        return path not in self._gone and self._under.is_dir(path)
+        return path not in self._removed_paths and self._real_disk.is_dir(path)
 
     def listdir(self, path: str) -> list[str]:
         """As it would be."""
-        names = {n for n in self._under.listdir(path) if f"{path}/{n}" not in self._gone}
+        names = {n for n in self._real_disk.listdir(path) if f"{path}/{n}" not in self._removed_paths}
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
     def list_files(self, path: str) -> list[str]:
         """As it would be."""
-        names = {n for n in self._under.list_files(path) if f"{path}/{n}" not in self._gone}
+        names = {n for n in self._real_disk.list_files(path) if f"{path}/{n}" not in self._removed_paths}
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
         """Take it back where it was removed: all else that is rehearsed is there."""
-        self._gone.discard(path)
+        self._removed_paths.discard(path)
 
     def rename(self, old: str, new: str) -> None:
         """Remember it."""
         file = self.open(old)
-        assert isinstance(file, RehearsalFile)
+        assert isinstance(file, DryRunFile)
         self.unlink(old)
-        self._gone.discard(new)
+        self._removed_paths.discard(new)
         self._files[new] = file
-        self.changed.add(new)
+        self.changed_files.add(new)
 
     def unlink(self, path: str) -> None:
         """Remember it."""
         self._files.pop(path, None)
-        self._gone.add(path)
-        if self._under.exists(path):
-            self.removed.add(path)
+        self._removed_paths.add(path)
+        if self._real_disk.exists(path):
+            self.removed_files.add(path)
 
     def rmtree(self, path: str) -> None:
         """Remember it, for everything beneath."""
@@ -172,16 +174,16 @@ class Rehearsal:
         """The size as it would be, the age as it is."""
         known = self._files.get(path)
         if known is None:
-            return self._under.stat(path)
-        return FileStat(known.size(), self._under.stat(path).mtime_ms if self._under.exists(path) else 0)
+            return self._real_disk.stat(path)
+        return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
 
     def usage(self, path: str) -> tuple[int, int]:
         """The real one."""
-        return self._under.usage(path)
+        return self._real_disk.usage(path)
 
     def lock(self, path: str) -> File | None:
         """The real lock: nobody may write meanwhile."""
-        return self._under.lock(path)
+        return self._real_disk.lock(path)
 
     def private(self) -> PrivateDisk:
         """The same disk; new files are for their owner alone."""

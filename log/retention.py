@@ -16,24 +16,24 @@ from __future__ import annotations
 import logging
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import Segment
+from ottla.log.segment import LogSegment
 
 UNLIMITED = -1
 DAY_MS = 24 * 3600 * 1000
-FUTURE_MS = 3600 * 1000
+MAX_CLOCK_SKEW_MS = 3600 * 1000
 """Clocks differ; what claims more than this is told of, once for each log."""
 logger = logging.getLogger("ottla.retention")
 
 
-def newest_ms(log: PartitionLog, segment: Segment, now_ms: int) -> int:
+def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int:
     """When the newest record of a segment was written, as far as its timestamps can be believed."""
-    segment.measure()
+    segment.load_max_timestamp()
     claimed = segment.max_timestamp
-    if 0 <= claimed <= now_ms or (claimed >= 0 and log.settings.retention_by_claimed_time):
+    if 0 <= claimed <= now_ms or (claimed >= 0 and log.config.retention_by_claimed_time):
         return claimed
     written = log.disk.stat(segment.path + ".log").mtime_ms
-    if claimed > written + FUTURE_MS and not log.warned_of_future:
-        log.warned_of_future = True
+    if claimed > written + MAX_CLOCK_SKEW_MS and not log.warned_of_future_timestamp:
+        log.warned_of_future_timestamp = True
         logger.warning(
             "%s-%d holds a record that claims a time of %.1f days after it was written; retention goes by the time "
             "of writing. Set ottla.retention.claimed.time=true on the topic to have it kept until then, as Kafka does",
@@ -42,21 +42,21 @@ def newest_ms(log: PartitionLog, segment: Segment, now_ms: int) -> int:
     return written
 
 
-def expired(log: PartitionLog, now_ms: int) -> int:
+def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
     """How many segments, from the oldest on, are due now; the active one counts when it is not empty."""
-    settings = log.settings
+    settings = log.config
     count = 0
     left = log.size_bytes
     for number, segment in enumerate(log.segments):
         last = number + 1 == len(log.segments)
-        end = log.log_end_offset if last else log.bases[number + 1]
+        end = log.log_end_offset if last else log.base_offsets[number + 1]
         if end > log.high_watermark or (last and segment.size_bytes == 0):
             break
         below_start = not last and end <= log.log_start_offset
         too_old = (
             settings.delete
             and settings.retention_ms != UNLIMITED
-            and now_ms - newest_ms(log, segment, now_ms) > settings.retention_ms
+            and now_ms - newest_record_ms(log, segment, now_ms) > settings.retention_ms
         )
         too_much = (
             settings.delete
@@ -70,11 +70,11 @@ def expired(log: PartitionLog, now_ms: int) -> int:
     return count
 
 
-def due_start(log: PartitionLog, now_ms: int) -> int | None:
+def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
     """The log start after retention; None where nothing is due. Rolls the log if its newest segment must go too."""
-    count = expired(log, now_ms)
+    count = count_expired_segments(log, now_ms)
     if count == 0:
         return None
     if count == len(log.segments):
         log.roll(now_ms)
-    return log.bases[count]
+    return log.base_offsets[count]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ottla.log.damage import Range, size_at
-from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead
+from ottla.log.damage import ByteRange, damaged_bytes_from
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, read_offset_and_size
 from ottla.wire.errors import WireError
-from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
+from ottla.wire.legacy import MAGIC_PREFIX_BYTES, any_crc_matches, min_batch_bytes, parse_any_header
 from ottla.world.disk import File
 
 _PIECE_BYTES = 1 << 20
@@ -16,7 +16,7 @@ WINDOW_BYTES = 16 * 1024
 """So much is read at once where batches are passed header by header."""
 
 
-class Located(NamedTuple):
+class LogOffsetPosition(NamedTuple):
     """Where a batch lies in a segment, and what its first bytes say."""
 
     position: int
@@ -25,23 +25,23 @@ class Located(NamedTuple):
     last_offset: int
 
 
-class Scanned(Protocol):
+class ScannableSegment(Protocol):
     """What is read: a segment, which may grow, and whose file may be closed and opened meanwhile."""
 
     path: str
     size_bytes: int
-    damage: list[Range]
+    damaged_ranges: list[ByteRange]
 
     @property
     def file(self) -> File:
         """Its file, open."""
 
 
-def locate(segment: Scanned, offset: int, position: int) -> Located | None:
+def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOffsetPosition | None:
     """The first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
 
     Raises:
-        WireError: as `Segment.locate`.
+        WireError: as `LogSegment.locate`.
     """
     window, start = b"", position
     while position < segment.size_bytes:
@@ -50,28 +50,30 @@ def locate(segment: Scanned, offset: int, position: int) -> Located | None:
             window, start, at = segment.file.pread(WINDOW_BYTES, position), position, 0
             if len(window) < LOG_OVERHEAD_BYTES:
                 return None
-        if segment.damage:
-            size = size_at(segment.damage, position)
+        if segment.damaged_ranges:
+            size = damaged_bytes_from(segment.damaged_ranges, position)
             behind = segment.file.pread(LOG_OVERHEAD_BYTES, position + size)
-            if size and (len(behind) < LOG_OVERHEAD_BYTES or overhead(behind)[0] > offset):
-                return Located(position, size, offset, offset)  # it may well lie in what is damaged
+            if size and (len(behind) < LOG_OVERHEAD_BYTES or read_offset_and_size(behind)[0] > offset):
+                return LogOffsetPosition(position, size, offset, offset)  # it may well lie in what is damaged
             if size:
                 position += size
                 continue
-        base, size = overhead(window, at)
-        if len(window) - at < TELLING_BYTES or size < smallest(window, at):
+        base, size = read_offset_and_size(window, at)
+        if len(window) - at < MAGIC_PREFIX_BYTES or size < min_batch_bytes(window, at):
             raise WireError(f"{segment.path}.log: batch of {size} bytes at {position}")
         if window[at + MAGIC_OFFSET] == 2:
             last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
         else:
             last = base  # formats 0 and 1 carry the offset of the last message
         if last >= offset:
-            return Located(position, size, base, last)
+            return LogOffsetPosition(position, size, base, last)
         position += size
     return None
 
 
-def batches(segment: Scanned, position: int, *, check: bool) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def iterate_batches(
+    segment: ScannableSegment, position: int, *, check: bool
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Every batch from ``position`` on: where it lies, its header, its bytes.
 
     Raises:
@@ -81,9 +83,9 @@ def batches(segment: Scanned, position: int, *, check: bool) -> Iterator[tuple[i
     while position < segment.size_bytes:
         window = memoryview(segment.file.pread(_PIECE_BYTES, position))
         at = 0
-        while len(window) - at >= TELLING_BYTES:
-            size = overhead(window, at)[1]
-            if size < smallest(window, at) or position + at + size > segment.size_bytes:
+        while len(window) - at >= MAGIC_PREFIX_BYTES:
+            size = read_offset_and_size(window, at)[1]
+            if size < min_batch_bytes(window, at) or position + at + size > segment.size_bytes:
                 raise WireError(f"{name}: batch of {size} bytes at {position + at}")
             if size > len(window) - at:
                 if at == 0:
@@ -92,7 +94,7 @@ def batches(segment: Scanned, position: int, *, check: bool) -> Iterator[tuple[i
                         raise WireError(f"{name} ends inside the batch at {position}")
                     continue
                 break
-            header = any_header(window, at)
+            header = parse_any_header(window, at)
             if check and not any_crc_matches(window, header, at):
                 raise WireError(f"{name}: bad CRC at {position + at}")
             yield position + at, header, window[at : at + size]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 
 FOREVER_MS = 2**63 - 1
 
 
 @dataclass(slots=True, frozen=True)
-class LogSettings:
+class LogConfig:
     """One topic's effective settings."""
 
     segment_bytes: int = 1_073_741_824
@@ -41,15 +41,15 @@ class LogSettings:
     """Kafka's rule: a segment's age counts from its largest timestamp, however far in the future that lies."""
     validate_records: bool = False
     """Look at every record of every batch, as Kafka does, not only where another setting needs it."""
-    codec: Codec | None = None
+    compression_type: CompressionType | None = None
     """None keeps what the producer sent."""
-    codec_level: int | None = None
+    compression_level: int | None = None
     file_delete_delay_ms: int = 60_000
     min_insync_replicas: int = 1
     """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
-    looks_always: bool = field(init=False, repr=False, default=False)
+    always_validates_records: bool = field(init=False, repr=False, default=False)
     """Whether some setting needs to see every record, whatever a batch's header says."""
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time
-        object.__setattr__(self, "looks_always", self.compact or self.validate_records or limits_age)
+        object.__setattr__(self, "always_validates_records", self.compact or self.validate_records or limits_age)

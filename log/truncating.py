@@ -14,48 +14,50 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.names import SWAP, parse_segment_file
-from ottla.log.producers import ProducerStates
+from ottla.log.names import SWAP_FILE_SUFFIX, parse_segment_file
+from ottla.log.producers import ProducerStateManager
 from ottla.log.reading import ReadableLog
-from ottla.log.rebuild import rebuild_producers, snapshot_files
-from ottla.log.segment import START, Known, Segment
+from ottla.log.rebuild import list_snapshot_files, rebuild_producer_state
+from ottla.log.segment import SEGMENT_START, IndexedBatch, LogSegment
 from ottla.wire.errors import WireError
 
 
-def _nothing() -> None:
+def _no_checkpoints() -> None:
     """A log on its own has no checkpoints."""
 
 
 class TruncatableLog(ReadableLog):
     """A log that can be cut."""
 
-    _write_points: Callable[[], None] = staticmethod(_nothing)
-    _noted: tuple[int, int] = (0, 0)
+    _write_checkpoints: Callable[[], None] = staticmethod(_no_checkpoints)
+    _checkpointed: tuple[int, int] = (0, 0)
     """What the checkpoints on disk say at most: recovery point, log start."""
 
-    def abandon(self) -> None:
+    def set_offline(self) -> None:
         """Out of service: nothing is written to this log any more, and nothing of it synced or sealed."""
         self.closed = True
 
-    def noted_by(self, write_points: Callable[[], None], recovery_point: int, log_start_offset: int) -> None:
+    def set_checkpoint_writer(
+        self, write_points: Callable[[], None], recovery_point: int, log_start_offset: int
+    ) -> None:
         """Whoever keeps the checkpoints tells how they are written, and what they say of this log now."""
-        self._write_points = write_points
-        self._noted = (recovery_point, log_start_offset)
+        self._write_checkpoints = write_points
+        self._checkpointed = (recovery_point, log_start_offset)
 
-    def points_noted(self) -> None:
+    def on_checkpointed(self) -> None:
         """The checkpoints on disk say of this log what it says itself, or are about to."""
-        noted, start = self._noted
-        self._noted = (max(noted, self.recovery_point), max(start, self.log_start_offset))
+        noted, start = self._checkpointed
+        self._checkpointed = (max(noted, self.recovery_point), max(start, self.log_start_offset))
 
-    def lower_points(self, offset: int) -> None:
+    def lower_recovery_point(self, offset: int) -> None:
         """Recovery point and log start come down to ``offset`` at least; their files follow with the next writing."""
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 
-    def truncate_to(self, offset: int, now_ms: int, producers: ProducerStates | None = None) -> int:
+    def truncate_to(self, offset: int, now_ms: int, producers: ProducerStateManager | None = None) -> int:
         """Drop every batch that reaches to ``offset`` or behind it; gives where the log ends now.
 
-        ``producers``: as of there, just told by `producers_below`; else all since the last roll is read.
+        ``producers``: as of there, just told by `producer_state_below_job`; else all since the last roll is read.
         Batches stay whole, and a log ends where its bytes do: a cut in the middle of a batch ends it before that batch.
 
         Raises:
@@ -63,84 +65,84 @@ class TruncatableLog(ReadableLog):
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
-            self.epochs.truncate_end(offset)
+            self.epochs.truncate_from_end(offset)
             return self.log_end_offset
-        if offset < self.bases[0]:
-            self.start_over_at(offset, now_ms)
+        if offset < self.base_offsets[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
             return offset
-        self._before_cut(offset)
-        with self._cutting():
-            self.remove_segments(bisect_right(self.bases, offset))
-            self.log_end_offset = self._cut(self.active, offset)
+        self._prepare_truncation(offset)
+        with self._truncating():
+            self.remove_segments(bisect_right(self.base_offsets, offset))
+            self.log_end_offset = self._truncate_segment(self.active_segment, offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            self.cleaner_point = min(self.cleaner_point, self.log_end_offset)
-            self.epochs.truncate_end(self.log_end_offset)
-            none = not self.producers.producers and self.producers.ended_at < self.log_end_offset
-            rebuild_producers(self, none=none, told=producers)
-        self.check_order()
+            self.cleaner_offset = min(self.cleaner_offset, self.log_end_offset)
+            self.epochs.truncate_from_end(self.log_end_offset)
+            none = not self.producers.producers and self.producers.last_txn_end_offset < self.log_end_offset
+            rebuild_producer_state(self, none=none, told=producers)
+        self.check_offset_order()
         return self.log_end_offset
 
-    def start_over_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the log is empty, and starts and ends at ``offset``.
 
         Raises:
             OSError: before anything was cut, or final: then the log is out of service.
         """
         assert offset >= 0
-        self._before_cut(offset)
-        with self._cutting():
+        self._prepare_truncation(offset)
+        with self._truncating():
             self.remove_segments(0)
-            self.start_with(offset, now_ms)
-            self.log_start_offset = self.high_watermark = self.cleaner_point = offset
+            self.create_first_segment(offset, now_ms)
+            self.log_start_offset = self.high_watermark = self.cleaner_offset = offset
             self.epochs.clear()
-            self.producers = ProducerStates()
-            self.verifying.clear()
-            for name in snapshot_files(self.disk, self.directory):
+            self.producers = ProducerStateManager()
+            self.verification_states.clear()
+            for name in list_snapshot_files(self.disk, self.directory):
                 self.disk.unlink(f"{self.directory}/{name}")
-        self.check_order()
+        self.check_offset_order()
 
-    def _before_cut(self, offset: int) -> None:
+    def _prepare_truncation(self, offset: int) -> None:
         """No checkpoint may name an offset above the cut: what is written there later would be believed unread."""
-        self.lower_points(offset)
-        if max(self._noted) > offset:
-            self._write_points()
-            self._noted = (self.recovery_point, self.log_start_offset)
+        self.lower_recovery_point(offset)
+        if max(self._checkpointed) > offset:
+            self._write_checkpoints()
+            self._checkpointed = (self.recovery_point, self.log_start_offset)
         self.truncations += 1
-        self.sealed_at = -1
+        self.sealed_end_offset = -1
         # An exchange may be under way: a crash would bring back what is cut now.
         for name in self.disk.list_files(self.directory):
             file = parse_segment_file(name)
-            if file is not None and file.state == SWAP:
+            if file is not None and file.state == SWAP_FILE_SUFFIX:
                 self.disk.unlink(f"{self.directory}/{name}")
 
     @contextmanager
-    def _cutting(self) -> Iterator[None]:
+    def _truncating(self) -> Iterator[None]:
         """Half a cut cannot be gone on with: whatever goes wrong puts the log out of service, for good."""
         try:
             yield
         except (OSError, CorruptFile) as error:
-            self.abandon()
-            raise OSError(errno.EIO, f"{self.in_words()}: not truncated to the end: {error}") from error
+            self.set_offline()
+            raise OSError(errno.EIO, f"{self.describe()}: not truncated to the end: {error}") from error
 
-    def _cut(self, segment: Segment, offset: int) -> int:
+    def _truncate_segment(self, segment: LogSegment, offset: int) -> int:
         """Cut a segment before the first batch that reaches to ``offset``; gives where its last batch ends.
 
         What the index knows below the cut is believed, so that only a few batches are looked at.
         """
-        known = segment.cut_indexes(offset)
+        known = segment.truncate_indexes(offset)
         try:
-            end, good = self._told_from(segment, known, offset)
+            end, good = self._index_batches_from(segment, known, offset)
         except WireError:
             segment.reset_indexes()
-            end, good = self._told_from(segment, START, offset)
+            end, good = self._index_batches_from(segment, SEGMENT_START, offset)
         if good < segment.size_bytes:
             segment.truncate(good)
-        segment.cut_aborted(end)
+        segment.truncate_txn_index(end)
         return end
 
-    def _told_from(self, segment: Segment, known: Known, offset: int) -> tuple[int, int]:
+    def _index_batches_from(self, segment: LogSegment, known: IndexedBatch, offset: int) -> tuple[int, int]:
         """Take the batches from a known one on into the indexes: where those below ``offset`` end, and their bytes.
 
         Raises:
@@ -153,7 +155,7 @@ class TruncatableLog(ReadableLog):
                     break
                 if header.last_offset >= offset:
                     return end, good
-                segment.note(header, position)
+                segment.index_batch(header, position)
                 end, good = header.next_offset, position + header.size_bytes
         except WireError as error:
             damage: WireError | None = error
@@ -162,5 +164,5 @@ class TruncatableLog(ReadableLog):
         if good == known.position > 0:
             raise WireError(f"{segment.path}.index is wrong about offset {known.last_offset}")
         if damage is not None:
-            self.notes.append(f"{segment.path}.log: cut at {good}: {damage}")
+            self.recovery_notes.append(f"{segment.path}.log: cut at {good}: {damage}")
         return end, good

@@ -15,46 +15,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.log.machine import Guard
+from ottla.log.machine import VerificationGuard
 
-NOT_NEEDED = Guard()
+VERIFICATION_DISABLED = VerificationGuard()
 """Stands for any guard where ``transaction.partition.verification.enable`` is off."""
 
 
-class Txn(NamedTuple):
+class TxnAppendContext(NamedTuple):
     """What whoever appends to a transaction, or ends one, knows of it."""
 
-    guard: Guard | None = None
+    guard: VerificationGuard | None = None
     """The one made before the coordinator was asked; None where that was not necessary."""
-    version: int = 0
+    transaction_version: int = 0
     """The version of the protocol a marker is written under: from 2 on each transaction has an epoch of its own."""
 
 
-NO_TXN = Txn()
+NO_TXN_CONTEXT = TxnAppendContext()
 
 
 @dataclass(slots=True)
-class Verifying:
+class VerificationStateEntry:
     """A producer whose next transaction is being confirmed."""
 
-    guard: Guard
+    guard: VerificationGuard
     lowest_sequence: int
     """The lowest that was seen meanwhile: a batch beyond it must not overtake it into the log."""
     epoch: int
-    bumps: bool
+    supports_epoch_bump: bool
     """Whether its epoch grows with each transaction."""
-    begun_ms: int
+    started_ms: int
 
 
-Verifications = dict[int, Verifying]
+VerificationStates = dict[int, VerificationStateEntry]
 """By producer id."""
 
 
-def begin(known: Verifications, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool) -> Guard:
+def start_verification(
+    known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
+) -> VerificationGuard:
     """The guard of a producer that waits for its coordinator's answer: an older one goes on."""
     entry = known.get(producer_id)
     if entry is None:
-        entry = known[producer_id] = Verifying(Guard(), sequence, epoch, bumps, now_ms)
+        entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
     elif epoch > entry.epoch:
         entry.epoch, entry.lowest_sequence = epoch, sequence
     elif epoch == entry.epoch:
@@ -62,17 +64,17 @@ def begin(known: Verifications, producer_id: int, epoch: int, sequence: int, now
     return entry.guard
 
 
-def end(known: Verifications, producer_id: int, epoch: int, *, is_marker: bool) -> None:
+def clear_verification(known: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
     """A batch of a transaction, or a marker, was written: what was confirmed before it counts no more.
 
     A marker of the epoch that is being confirmed ends the transaction before that one, where each has its own.
     """
     entry = known.get(producer_id)
-    if entry is not None and not (entry.bumps and is_marker and epoch == entry.epoch):
+    if entry is not None and not (entry.supports_epoch_bump and is_marker and epoch == entry.epoch):
         del known[producer_id]
 
 
-def expire(known: Verifications, now_ms: int, expiration_ms: int) -> None:
+def expire_verifications(known: VerificationStates, now_ms: int, expiration_ms: int) -> None:
     """Forget what nothing followed for so long."""
-    for producer_id in [pid for pid, entry in known.items() if now_ms - entry.begun_ms >= expiration_ms]:
+    for producer_id in [pid for pid, entry in known.items() if now_ms - entry.started_ms >= expiration_ms]:
         del known[producer_id]

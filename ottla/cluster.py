@@ -28,7 +28,7 @@ from ottla.controller.levels import starting_levels
 from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.disk import PRIVATE_DIR
 from ottla.world.hosts import host_port
 from ottla.world.real_disk import open_private
@@ -218,7 +218,7 @@ class Cluster:
         machine = ThisMachine()
         os.makedirs(self._data_dir, PRIVATE_DIR, exist_ok=True)
         directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
-        identities = [directory.read_identity() for directory in directories]
+        identities = [directory.read_meta_properties() for directory in directories]
         free = iter(free_ports(self._host, len(self.nodes), CONTROLLER_PORTS))
         for node, directory in zip(self.nodes, directories, strict=True):
             known = next((v for v in known_voters(directory) or () if v.id == node.id), None)
@@ -226,7 +226,7 @@ class Cluster:
         cluster_id = next((x.cluster_id for x in identities if x is not None), None)
         voters: tuple[Voter, ...] = ()
         if cluster_id is None:  # where some are formatted already, the others learn the voters from them
-            cluster_id = uuid_text(machine.uuid())
+            cluster_id = uuid_to_string(machine.uuid())
             voters = tuple(
                 Voter(node.id, machine.uuid(), (Endpoint(CONTROLLER, self._host, node.controller_port),))
                 for node in self.nodes[: QUORUM_SIZE if len(self.nodes) >= QUORUM_SIZE else 1]

@@ -136,7 +136,7 @@ class SimAdmin(SimClient):
         self._next += count
         self._sent[name].update(values)
         now = self.process.env.now_ms()
-        raw = r.build([r.NewRecord(b"admin", struct.pack(">q", v), now) for v in values])
+        raw = r.build_batch([r.NewRecord(b"admin", struct.pack(">q", v), now) for v in values])
         data = produce.TopicProduceData(
             topic_id=made.topic_id, partition_data=[produce.PartitionProduceData(partition, raw)]
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.peers.client import Channel
 from ottla.peers.decoding import decode_records
 from ottla.wire import records as r
-from ottla.wire.batch import iterate
+from ottla.wire.batch import iterate_batches
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch, produce
@@ -256,7 +256,7 @@ class SimProducer(SimClient):
         place = (self._topic, partition)
         records = [r.NewRecord(self._key(v), self.service.pack(place, v), now) for v in values]
         sequence = self._sequences.get(partition, 0)
-        raw = r.build(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
+        raw = r.build_batch(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
         data = produce.TopicProduceData(self._topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         at = await self.leader(self._topic, partition)
         answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
@@ -309,7 +309,7 @@ async def _fetch(
         raise Again(ErrorCode(row.error_code).name)
     try:
         raw = row.records or b""
-        following = max((header.next_offset for _, header in iterate(raw)), default=offset)
+        following = max((header.next_offset for _, header in iterate_batches(raw)), default=offset)
         return list(decode_records(raw, offset)), following
     except WireError as error:
         client.world.ledger.violation("bad-crc", str(error))

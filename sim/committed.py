@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.wire import legacy
 from ottla.wire import records as r
-from ottla.wire.control import ControlType, txn_end
+from ottla.wire.control import ControlRecordType, parse_end_transaction_marker
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import fetch
 from sim.clients import Again, Service, SimClient
@@ -67,15 +67,15 @@ def _shown(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}
     out: list[r.Record] = []
-    for pos, header in legacy.any_batches(raw):
+    for pos, header in legacy.iterate_any_batches(raw):
         if not legacy.any_crc_matches(raw, header, pos):
             raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
         while aborted and aborted[0][0] <= header.last_offset:
             open_ones[aborted.pop(0)[1]] = None
-        records = list(r.iterate(raw, header, pos))
+        records = list(r.iterate_records(raw, header, pos))
         if header.is_control:
-            end = txn_end(records[0]) if records else None
-            if end is not None and end.kind == ControlType.ABORT:
+            end = parse_end_transaction_marker(records[0]) if records else None
+            if end is not None and end.control_type == ControlRecordType.ABORT:
                 open_ones.pop(header.producer_id, None)
         elif not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in open_ones):
             out += [x for x in records if x.offset >= offset]

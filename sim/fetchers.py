@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from ottla.wire.batch import iterate
+from ottla.wire.batch import iterate_batches
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import fetch
 from sim.clients import ALONE, PAUSE_S, TOPIC, Again, Service, SimClient, log_start
@@ -94,7 +94,7 @@ class SimFetcher(SimClient):
             raise Again(ErrorCode(row.error_code).name)
         offset = self._offsets.get((topic, row.partition_index), 0)
         try:
-            last = max((header.next_offset for _, header in iterate(row.records or b"")), default=offset)
+            last = max((header.next_offset for _, header in iterate_batches(row.records or b"")), default=offset)
         except WireError as error:
             self.world.ledger.violation("bad-crc", str(error))
             return

@@ -24,7 +24,7 @@ from ottla.peers.client import read_exactly
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.wire.framing import frame_size, parse_request, response_chunks
+from ottla.wire.framing import encode_response, parse_frame_size, parse_request
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.world.env import FOREVER_S, Accepted, Env
@@ -92,7 +92,7 @@ class QuorumNode:
         env = self.env
         directory = LogDirectory(env.disk, "/data")
         directory.lock()
-        identity = directory.read_identity()
+        identity = directory.read_meta_properties()
         assert identity is not None
         controller = Controller(env, directory, identity, Defaults(broker=self._settings), self._fail, self._quorum)
         controller.load()
@@ -122,16 +122,16 @@ class QuorumNode:
         """One request after the other."""
         try:
             while True:
-                size = frame_size(await read_exactly(stream, 4, FOREVER_S))
+                size = parse_frame_size(await read_exactly(stream, 4, FOREVER_S))
                 frame = memoryview(bytes(await read_exactly(stream, size, FOREVER_S)))
                 request = parse_request(frame)
-                body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
+                body = compiler.decode(request_class(request.key), request.version, frame, request.body_position)[0]
                 if request.key is ApiKey.API_VERSIONS:
                     keys = [av.ApiVersion(k, 0, high) for k, high in SPOKEN.items()]
                     answer: Any = av.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
                 else:
                     answer = await controller.answer_raft(body, request.version, LISTENER)
-                await stream.send(response_chunks(request.key, request.version, request.correlation_id, answer))
+                await stream.send(encode_response(request.key, request.version, request.correlation_id, answer))
                 if request.key is ApiKey.VOTE and gives_a_vote(body, answer):
                     self._voted()
         except (OSError, WireError):

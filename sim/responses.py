@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.server import observer
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
-from ottla.wire.batch import LOG_OVERHEAD_BYTES, MAGIC_OFFSET, overhead
+from ottla.wire.batch import LOG_OVERHEAD_BYTES, MAGIC_OFFSET, read_offset_and_size
 from ottla.wire.errors import WireError
-from ottla.wire.legacy import TELLING_BYTES, any_header, smallest
+from ottla.wire.legacy import MAGIC_PREFIX_BYTES, min_batch_bytes, parse_any_header
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.broker.server.peer import Peer
     from ottla.broker.services import Services
     from ottla.wire.compiler import Chunk
-    from ottla.wire.framing import Request
+    from ottla.wire.framing import RequestFrame
 
 Place = tuple[str | bytes, int]
 """Topic (its name, or its id from v13 on) and partition."""
@@ -72,17 +72,17 @@ def batches_of(raw: bytes) -> Batches:
     """
     whole: list[tuple[int, int]] = []
     at = 0
-    while len(raw) - at >= TELLING_BYTES:
+    while len(raw) - at >= MAGIC_PREFIX_BYTES:
         assert raw[at + MAGIC_OFFSET] <= 2, f"no batch begins at byte {at}"
-        base, size = overhead(raw, at)
-        assert size >= smallest(raw, at), f"a batch of {size} bytes at byte {at}"
+        base, size = read_offset_and_size(raw, at)
+        assert size >= min_batch_bytes(raw, at), f"a batch of {size} bytes at byte {at}"
         if size > len(raw) - at:
             return Batches(whole, base, len(raw) - at)
-        header = any_header(raw, at)
+        header = parse_any_header(raw, at)
         whole.append((header.base_offset, header.last_offset))
         at += size
     rest = len(raw) - at
-    return Batches(whole, overhead(raw, at)[0] if rest >= LOG_OVERHEAD_BYTES else None, rest)
+    return Batches(whole, read_offset_and_size(raw, at)[0] if rest >= LOG_OVERHEAD_BYTES else None, rest)
 
 
 class Reader(NamedTuple):
@@ -156,7 +156,7 @@ class Holes:
         topic, partition = place
         name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
         replica = None if name is None else self._services.replicas.get(name, partition)
-        return replica is None or replica.log.settings.compact
+        return replica is None or replica.log.config.compact
 
 
 class ResponseChecks:
@@ -168,10 +168,10 @@ class ResponseChecks:
         self._sessions: dict[int, dict[Place, FetchPartition]] = {}
         """Partitions of the fetch sessions, by session id."""
 
-    def received(self, peer: Peer, request: Request) -> None:
+    def received(self, peer: Peer, request: RequestFrame) -> None:
         """See `Observer.received`."""
 
-    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Check a response.
 
         Raises:
@@ -184,9 +184,9 @@ class ResponseChecks:
         if frame is None:
             return
         try:
-            asked: Any = compiler.decode(request_class(key), version, request.frame, request.body)[0]
+            asked: Any = compiler.decode(request_class(key), version, request.frame, request.body_position)[0]
             _, start = compiler.decode(ResponseHeader, response_header_version(key, version), frame[4:])
-            response = compiler.decode_whole(response_class(key), version, frame[4 + start :])
+            response = compiler.decode_exact(response_class(key), version, frame[4 + start :])
         except WireError as error:
             raise BadResponse(f"{key.name} v{version}: {error}") from error
         try:

@@ -163,7 +163,7 @@ class Transactional(SimClient):
     async def _produce(self, place: Place, values: list[int]) -> int:
         topic, partition = place
         now = self.process.env.now_ms()
-        raw = r.build(
+        raw = r.build_batch(
             [r.NewRecord(self.name.encode(), self.service.pack(place, v), now) for v in values],
             attributes=TRANSACTIONAL_BIT,
             producer_id=self.pid,

@@ -9,11 +9,11 @@ import random
 import re
 from pathlib import Path
 
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.log.inspect import file_spans
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.settings import LogConfig
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import batch as b
 from ottla.wire import inspect
 from ottla.wire import records as r
@@ -30,29 +30,29 @@ def files() -> dict[str, bytes]:
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     directory = LogDirectory(memory.session(), "/data")
     directory.lock()
-    directory.write_identity(Identity("MkU3OEVBNTcwNTJENDM2Qk", 1, bytes(range(16))), NOW)
-    directory.begin()
-    settings = LogSettings(index_interval_bytes=50)
+    directory.write_meta_properties(MetaProperties("MkU3OEVBNTcwNTJENDM2Qk", 1, bytes(range(16))), NOW)
+    directory.load_checkpoints()
+    settings = LogConfig(index_interval_bytes=50)
     log = directory.create_partition("events", 0, bytes(range(16, 32)), settings, NOW)
-    plain = r.build([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
+    plain = r.build_batch([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
     log.append_as_leader(bytearray(plain), 0, NOW)
     for number in range(2):
-        transactional = r.build(
+        transactional = r.build_batch(
             [r.NewRecord(None, b"%d" % number, NOW + 1 + number)],
             attributes=b.TRANSACTIONAL_BIT,
             producer_id=1000,
             producer_epoch=0,
             base_sequence=number,
         )
-        log.append_as_leader(bytearray(transactional), 0, NOW, txn=Txn(NOT_NEEDED))
-    abort = r.build(
+        log.append_as_leader(bytearray(transactional), 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
+    abort = r.build_batch(
         [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
         attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,
         producer_id=1000,
         producer_epoch=0,
         base_sequence=-1,
     )
-    log.append_as_leader(bytearray(abort), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(bytearray(abort), 0, NOW, AppendOrigin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
     directory.close(7)
     return {path.removeprefix("/data/"): bytes(inode.data) for path, inode in memory.files.items()}
@@ -62,9 +62,9 @@ def lines_of(name: str, raw: bytes) -> list[str]:
     """A file as the page shows it: its fields, or its text."""
     spans = file_spans(raw, "." + name.rpartition(".")[2])
     if spans is not None:
-        return list(inspect.render(list(spans), raw))
+        return list(inspect.format_spans(list(spans), raw))
     if name.endswith(".log"):
-        return list(inspect.render(list(inspect.batch_spans(raw)), raw))
+        return list(inspect.format_spans(list(inspect.batch_spans(raw)), raw))
     return raw.decode().splitlines()
 
 

@@ -23,12 +23,12 @@ from ottla.broker.groups import records as group_records
 from ottla.broker.server.dispatch import ROUTES, handler_of
 from ottla.broker.tests.world import Stage, as_sent, awaited
 from ottla.broker.upkeep.supervise import is_ours
-from ottla.log.validate import Origin
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import batch, compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as consumer
 from ottla.wire.messages import offset_records, share_state_records, transaction_records
@@ -105,7 +105,7 @@ class Drawn(NamedTuple):
     """What a log is filled with."""
 
     raw: bytes
-    origin: Origin
+    origin: AppendOrigin
     records: int
 
 
@@ -179,14 +179,26 @@ class Records:
         named: dict[str, Any] = {}
         if rng.random() < 0.12:
             named = {"producer_id": rng.choice((0, 1, 7)), "producer_epoch": 1, "attributes": 16, "base_sequence": 0}
-        raw = r.build(some, codec=rng.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.ZSTD)), **named)
+        raw = r.build_batch(
+            some,
+            codec=rng.choice(
+                (
+                    CompressionType.NONE,
+                    CompressionType.NONE,
+                    CompressionType.NONE,
+                    CompressionType.GZIP,
+                    CompressionType.ZSTD,
+                )
+            ),
+            **named,
+        )
         if self.odd.shares[0] == 1.0 and rng.random() < 0.03:
             field, bits = rng.choice(LYING)
             header = batch.parse_header(raw)._replace(
                 **{field: rng.choice((0, -1, 1, 100, 127 if "8" in bits else 30_000))}
             )
-            raw = batch.pack_header(header, raw[batch.HEADER_BYTES :])
-        return Drawn(raw, Origin.COORDINATOR if named else Origin.CLIENT, count)
+            raw = batch.pack_batch(header, raw[batch.HEADER_BYTES :])
+        return Drawn(raw, AppendOrigin.COORDINATOR if named else AppendOrigin.CLIENT, count)
 
 
 class Coordinators(NamedTuple):
@@ -283,7 +295,7 @@ async def case(coordinators: Coordinators, records: Records, found: Findings) ->
         for _ in range(batches):
             drawn = records.batch()
             with contextlib.suppress(ProtocolError, WireError):
-                now_ms, txn = coordinators.stage.env.now_ms(), Txn(NOT_NEEDED)
+                now_ms, txn = coordinators.stage.env.now_ms(), TxnAppendContext(VERIFICATION_DISABLED)
                 poisoned.append(bytearray(drawn.raw), now_ms, drawn.origin, txn=txn)
                 found.records += drawn.records
         poisoned.log.set_high_watermark(poisoned.log.log_end_offset)

@@ -30,11 +30,11 @@ from ottla.broker.txn.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.txn.coordinator import TransactionCoordinator
 from ottla.broker.txn.markers import Around
 from ottla.broker.txn.marking import write_markers
-from ottla.log.machine import Ends
-from ottla.log.validate import Origin
+from ottla.log.machine import TransactionCompletion
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey as K
-from ottla.wire.control import ControlType, TxnEnd
+from ottla.wire.control import ControlRecordType, EndTransactionMarker
 from tests.invalid_records import Coordinators
 
 GROUP_APIS = (
@@ -57,7 +57,7 @@ RETENTION = {
     "offsets_retention_minutes": "1",
     "offsets_retention_check_interval_ms": "30000",
 }
-ABORT = TxnEnd(ControlType.ABORT, 1)
+ABORT = EndTransactionMarker(ControlRecordType.ABORT, 1)
 
 
 def _stage(topic: str, **settings: str) -> Stage:
@@ -119,8 +119,11 @@ def groups(nursery: trio.Nursery) -> Coordinators:
         kept = {name: topic for name, topic in image.topics.items() if name != "u" or rng.random() < 0.5}
         gone = {} if "u" in kept else {"u": topic_id_of("u")}
         coordinator._runtime.tell(MetadataChanged(replace(image, topics=kept), frozenset("tu"), True, gone))
-        kind = rng.choice((ControlType.COMMIT, ControlType.ABORT))
-        coordinator.ask_partition(0, lambda own: EndTxn(own, Ends(rng.choice((0, 1, 7)), 1, TxnEnd(kind, 1), 2)))
+        kind = rng.choice((ControlRecordType.COMMIT, ControlRecordType.ABORT))
+        coordinator.ask_partition(
+            0,
+            lambda own: EndTxn(own, TransactionCompletion(rng.choice((0, 1, 7)), 1, EndTransactionMarker(kind, 1), 2)),
+        )
 
     return Coordinators(
         stage,
@@ -130,7 +133,7 @@ def groups(nursery: trio.Nursery) -> Coordinators:
         coordinator.resign,
         coordinator.advance,
         GROUP_APIS,
-        lambda: coordinator.ask_partition(1, lambda own: EndTxn(own, Ends(99, 1, ABORT, 2))).answer,
+        lambda: coordinator.ask_partition(1, lambda own: EndTxn(own, TransactionCompletion(99, 1, ABORT, 2))).answer,
         lambda: next(iter(coordinator._runtime)).state is State.FAILED,
         disturb,
     )
@@ -177,7 +180,7 @@ def shares(nursery: trio.Nursery) -> Coordinators:
     stage = _stage(SHARE_TOPIC)
     for number in range(3):
         replica = stage.hosted.replicas["t", number]
-        replica.append(bytearray(r.build([r.NewRecord(b"k", b"v", 0)] * 9)), 0, Origin.CLIENT)
+        replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", 0)] * 9)), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
     env: Any = stage.env
     timers = Timers(env)

@@ -137,11 +137,11 @@ def test_every_module_says_what_it_is_for() -> None:
 
 def log_attributes() -> set[str]:
     from ottla.log.partition_log import PartitionLog
-    from ottla.log.settings import LogSettings
+    from ottla.log.settings import LogConfig
     from ottla.world.memory_disk import MemoryDisk
 
     disk = MemoryDisk(random.Random(0), lambda: 0).session()
-    return set(vars(PartitionLog(disk, "/t-0", "t", 0, LogSettings())))
+    return set(vars(PartitionLog(disk, "/t-0", "t", 0, LogConfig())))
 
 
 def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:

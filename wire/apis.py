@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from ottla.wire.interpreter import spec_of
-from ottla.wire.schema import Message, Spec
+from ottla.wire.schema import Message, MessageSpec
 
 
 class ApiKey(IntEnum):
@@ -132,7 +132,7 @@ def response_class(key: ApiKey) -> type[Message]:
 
 
 @cache
-def request_spec(key: ApiKey) -> Spec:
+def request_spec(key: ApiKey) -> MessageSpec:
     """Versions, flexible versions and listeners of an API."""
     return spec_of(request_class(key))
 

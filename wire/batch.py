@@ -76,7 +76,7 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record; wraps from 2^31-1 to 0."""
-        return next_sequence(self.base_sequence, self.last_offset_delta)
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def is_control(self) -> bool:
@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
 
 
-def next_sequence(base: int, increment: int) -> int:
+def increment_sequence(base: int, increment: int) -> int:
     """A sequence number ``increment`` further on; after 2^31-1 comes 0."""
     if base == NO_SEQUENCE:
         return NO_SEQUENCE
@@ -117,13 +117,13 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return header
 
 
-def overhead(buf: Buffer, pos: int = 0) -> tuple[int, int]:
+def read_offset_and_size(buf: Buffer, pos: int = 0) -> tuple[int, int]:
     """Base offset and whole size in bytes of the batch at ``pos``, whatever its magic. Twelve bytes must be there."""
     base_offset, length = _OVERHEAD.unpack_from(buf, pos)
     return base_offset, length + LOG_OVERHEAD_BYTES
 
 
-def span(buf: Buffer) -> tuple[int, int]:
+def offset_range(buf: Buffer) -> tuple[int, int]:
     """First and last offset of the batch some bytes begin with; (0, -1) where they begin with none."""
     try:
         header = parse_header(buf)
@@ -138,13 +138,13 @@ def crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     return bool(crc32c(view) == header.crc)
 
 
-def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+def set_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Set what the leader decides, in place. The checksum stays right: both fields lie outside it."""
     _OFFSET.pack_into(buf, pos, base_offset)
     _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
-def stamp_times(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
+def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
     """Write a header's attributes and max timestamp in place. They are checksummed; gives the header as it is then."""
     _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
     _OFFSET.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, header.max_timestamp)
@@ -153,7 +153,7 @@ def stamp_times(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> B
     return header._replace(crc=crc)
 
 
-def pack_header(header: BatchHeader, body: Buffer) -> bytes:
+def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
     """A whole batch from a header and its record bytes; length and checksum are computed, the header's are ignored."""
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
     raw = bytearray(_HEADER.pack(*header._replace(batch_length=length, crc=0)))
@@ -162,7 +162,7 @@ def pack_header(header: BatchHeader, body: Buffer) -> bytes:
     return bytes(raw)
 
 
-def iterate(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Every batch lying back to back in ``buf``, with its position. Stops before a batch that is cut off.
 
     Raises:
@@ -170,7 +170,7 @@ def iterate(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD_BYTES:
-        size = overhead(buf, pos)[1]
+        size = read_offset_and_size(buf, pos)[1]
         if size < HEADER_BYTES:
             raise WireError(f"batch of {size} bytes at {pos}")
         if end - pos < size:

@@ -12,14 +12,14 @@ from ottla.wire.errors import WireError
 from ottla.wire.schema import Message, fields_of
 
 FREE_BYTES = 16 * 1024 * 1024
-FREE_KEPT_BYTES = 4 * 1024 * 1024
+FREE_RETAINED_BYTES = 4 * 1024 * 1024
 """The same for what will be kept."""
 PER_REQUEST_BYTE = 2
 """So much for each byte of the request, however large it is: what came as texts and numbers lies here once more."""
 PER_EARLY_BYTE = 4
 EARLY_BYTES = 8 * 1024 * 1024
 """The first so many bytes buy more, for elements: honest requests of large clusters have 200,000 of 10 to 40 bytes."""
-SHORT_BYTES = 64
+SHORT_STRING_BYTES = 64
 """A text below that counts as an element: its head is most of it."""
 
 POINTER_BYTES = 9
@@ -32,41 +32,41 @@ _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
 """Of these nothing is made (Python keeps the small numbers), or what is made is paid for by its size."""
 
 
-class Budget:
+class DecodeBudget:
     """What is left to be spent on one request."""
 
-    __slots__ = ("bytes_left", "early_bytes_left", "keeps")
+    __slots__ = ("remaining_bytes", "remaining_early_bytes", "keeps")
 
     def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
         self.keeps = keeps
         """Whether somebody keeps what is read, so that all of it must be objects."""
-        self.bytes_left = (FREE_KEPT_BYTES if keeps else FREE_BYTES) + PER_REQUEST_BYTE * request_bytes
-        self.early_bytes_left = 0 if keeps else PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
+        self.remaining_bytes = (FREE_RETAINED_BYTES if keeps else FREE_BYTES) + PER_REQUEST_BYTE * request_bytes
+        self.remaining_early_bytes = 0 if keeps else PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
         """For elements only: longer texts are never much larger than they came."""
 
-    def take(self, size_bytes: int) -> None:
+    def charge_elements(self, size_bytes: int) -> None:
         """Pay for the elements of an array before the first of them is made, or for a short text.
 
         Raises:
             WireError: it is too much.
         """
-        self.early_bytes_left -= size_bytes
-        if self.early_bytes_left < 0:
-            over, self.early_bytes_left = -self.early_bytes_left, 0
-            self.spend(over)
+        self.remaining_early_bytes -= size_bytes
+        if self.remaining_early_bytes < 0:
+            over, self.remaining_early_bytes = -self.remaining_early_bytes, 0
+            self.charge(over)
 
-    def spend(self, size_bytes: int) -> None:
+    def charge(self, size_bytes: int) -> None:
         """Pay for one object.
 
         Raises:
             WireError: it is too much.
         """
-        self.bytes_left -= size_bytes
-        if self.bytes_left < 0:
+        self.remaining_bytes -= size_bytes
+        if self.remaining_bytes < 0:
             raise WireError("decoded, it would take far more memory than it has bytes")
 
 
-def cost_bytes(cls: type[Message], version: int) -> int:
+def estimate_instance_bytes(cls: type[Message], version: int) -> int:
     """About what an instance takes in memory, without its texts, its tagged numbers and the elements of its arrays."""
     fields = fields_of(cls)
     total = _OBJECT_BYTES + 8 * len(fields)
@@ -75,7 +75,7 @@ def cost_bytes(cls: type[Message], version: int) -> int:
             total += LIST_BYTES
         elif spec.kind == "struct":
             assert spec.struct is not None
-            total += cost_bytes(spec.struct, version)
+            total += estimate_instance_bytes(spec.struct, version)
         elif version in spec.versions and version not in spec.tagged and spec.kind not in _FREE_KINDS:
             total += NUMBER_BYTES
     return total

@@ -1,7 +1,7 @@
 """The fast codec: for each (message, version, direction) one flat Python function, written on first use.
 
 Neighbouring fixed-size fields become one ``struct`` call; presence, nullability and length forms are decided while
-compiling, so that nothing of the schema is left in what runs. ``source(cls, version, direction)`` gives the text.
+compiling, so that nothing of the schema is left in what runs. ``generated_source(cls, version, direction)`` gives the text.
 
 A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write``
 takes byte strings (and, for ``records``, whatever has a length: a range of a file is sent without being read).
@@ -14,10 +14,10 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from ottla.wire.budget import Budget
-from ottla.wire.emit import Emitter, many_elements_test
-from ottla.wire.emit_decode import DecodeEmitter
-from ottla.wire.emit_encode import EncodeEmitter
+from ottla.wire.budget import DecodeBudget
+from ottla.wire.emit import CodecGenerator, compile_element_limit_test
+from ottla.wire.emit_decode import DecoderGenerator
+from ottla.wire.emit_encode import EncoderGenerator
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import check_version
 from ottla.wire.primitives import Buffer
@@ -30,34 +30,34 @@ _Encoder = Callable[[Any, Callable[[Chunk], None]], None]
 
 _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
-_sliced_decoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
-_sliced_encoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
-_part_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
-_many_elements_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
+_decoder_jobs: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_encoder_jobs: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_element_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
+_element_limit_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
 
-_WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
+_VALUE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
 _JOIN_CHUNKS = 2048
 _JOIN_BELOW_BYTES = 4096
 
 
-def _emitter(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> Emitter:
+def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> CodecGenerator:
     spec = check_version(cls, version)
-    kind = DecodeEmitter if direction == "decode" else EncodeEmitter
+    kind = DecoderGenerator if direction == "decode" else EncoderGenerator
     return kind(version, flexible=version in spec.flexible, sliced=sliced)
 
 
-def source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
+def generated_source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
     """The text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
-    emitter = _emitter(cls, version, direction, sliced=sliced)
-    emitter.struct(cls)
-    return emitter.text()
+    emitter = _generator(cls, version, direction, sliced=sliced)
+    emitter.generate_struct(cls)
+    return emitter.source()
 
 
 def decoder(cls: type[Message], version: int) -> _Decoder:
     """The compiled decoder; raises WireError where there is no such version."""
     found = _decoders.get((cls, version))
     if found is None:
-        found = _decoders[cls, version] = _emitter(cls, version, "decode").build(cls)
+        found = _decoders[cls, version] = _generator(cls, version, "decode").compile_struct(cls)
     return found
 
 
@@ -65,17 +65,17 @@ def encoder(cls: type[Message], version: int) -> _Encoder:
     """The compiled encoder; raises WireError where there is no such version."""
     found = _encoders.get((cls, version))
     if found is None:
-        found = _encoders[cls, version] = _emitter(cls, version, "encode").build(cls)
+        found = _encoders[cls, version] = _generator(cls, version, "encode").compile_struct(cls)
     return found
 
 
-def _sliced(cls: type[Message], version: int, direction: str) -> Callable[..., Any]:
-    known = _sliced_decoders if direction == "decode" else _sliced_encoders
+def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[..., Any]:
+    known = _decoder_jobs if direction == "decode" else _encoder_jobs
     found = known.get((cls, version))
     if found is None:
-        emitter = _emitter(cls, version, direction, sliced=True)
-        found = emitter.build(cls)
-        if not emitter.stops(cls):
+        emitter = _generator(cls, version, direction, sliced=True)
+        found = emitter.compile_struct(cls)
+        if not emitter.is_generator(cls):
             found = _as_generator(found)
         known[cls, version] = found
     return found
@@ -104,8 +104,8 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, in
         raise WireError(f"{cls.__name__} v{version}: {error}") from None
 
 
-def decode_slices(
-    cls: type[M], version: int, buf: Buffer, pos: int, budget: Budget
+def decode_job(
+    cls: type[M], version: int, buf: Buffer, pos: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[M, int]]:
     """As `decode`, stopping often and within a budget.
 
@@ -114,13 +114,13 @@ def decode_slices(
     """
     view = buf if isinstance(buf, memoryview) else memoryview(buf)
     try:
-        result: tuple[M, int] = yield from _sliced(cls, version, "decode")(view, pos, len(view), budget)
+        result: tuple[M, int] = yield from _job_codec(cls, version, "decode")(view, pos, len(view), budget)
     except (struct.error, IndexError) as error:
         raise WireError(f"{cls.__name__} v{version}: {error}") from None
     return result
 
 
-def decode_whole(cls: type[M], version: int, buf: Buffer) -> M:
+def decode_exact(cls: type[M], version: int, buf: Buffer) -> M:
     """Read a message that must fill the buffer.
 
     Raises:
@@ -141,30 +141,30 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
     out: list[Chunk] = []
     try:
         encoder(type(message), version)(message, out.append)
-    except _WRONG_VALUES as error:
+    except _VALUE_ERRORS as error:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None
     return out
 
 
-def part_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
+def encode_element_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
     """Write a struct of an array as it stands in a message of the class ``whole``.
 
     Raises:
         WireError: as `encode_chunks`.
     """
     cls = type(part)
-    write = _part_encoders.get((whole, cls, version))
+    write = _element_encoders.get((whole, cls, version))
     if write is None:
-        write = _part_encoders[whole, cls, version] = _emitter(whole, version, "encode").build(cls)
+        write = _element_encoders[whole, cls, version] = _generator(whole, version, "encode").compile_struct(cls)
     out: list[Chunk] = []
     try:
         write(part, out.append)
-    except _WRONG_VALUES as error:
+    except _VALUE_ERRORS as error:
         raise WireError(f"{cls.__name__} v{version}: {error}") from None
     return out
 
 
-def encode_slices(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
+def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
     """As `encode_chunks`, stopping often; small chunks are joined on the way, as each of them is an object.
 
     Raises:
@@ -173,17 +173,17 @@ def encode_slices(message: Message, version: int) -> Generator[None, None, list[
     out: list[Chunk] = []
     written = 0
     try:
-        for _ in _sliced(type(message), version, "encode")(message, out.append):
+        for _ in _job_codec(type(message), version, "encode")(message, out.append):
             if len(out) - written >= _JOIN_CHUNKS:
-                out[written:] = joined(out[written:])
+                out[written:] = join_small_chunks(out[written:])
                 written = len(out)
             yield
-    except _WRONG_VALUES as error:
+    except _VALUE_ERRORS as error:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None
     return out
 
 
-def joined(chunks: list[Chunk]) -> list[Chunk]:
+def join_small_chunks(chunks: list[Chunk]) -> list[Chunk]:
     """The same bytes with small neighbours together."""
     out: list[Chunk] = []
     small: list[bytes] = []
@@ -200,15 +200,15 @@ def joined(chunks: list[Chunk]) -> list[Chunk]:
     return out
 
 
-def has_many_elements(message: Message, most: int) -> bool:
+def has_more_elements_than(message: Message, most: int) -> bool:
     """Return whether a message's arrays hold more than ``most`` elements at all depths together.
 
     Arrays of numbers are left out: they are written in one call.
     """
     cls = type(message)
-    test = _many_elements_tests.get(cls)
+    test = _element_limit_tests.get(cls)
     if test is None:
-        test = _many_elements_tests[cls] = many_elements_test(cls)
+        test = _element_limit_tests[cls] = compile_element_limit_test(cls)
     return test(message, most)
 
 

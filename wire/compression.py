@@ -15,30 +15,37 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.wire.compression_headers import SNAPPY_MAX_RATIO, XERIAL_MAGIC, snappy_size
-from ottla.wire.decompression import FREE_BYTES, gzip_pieces, lz4_pieces, snappy_blocks, snappy_pieces, zstd_pieces
+from ottla.wire.compression_headers import SNAPPY_MAX_RATIO, XERIAL_MAGIC, snappy_uncompressed_length
+from ottla.wire.decompression import (
+    FREE_BYTES,
+    decompress_gzip,
+    decompress_lz4,
+    decompress_snappy,
+    decompress_zstd,
+    iterate_snappy_blocks,
+)
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
-DEFAULT_LIMIT_BYTES = 128 * 1024 * 1024
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 _XERIAL_BLOCK_BYTES = 32 * 1024
-MOST_TIMES = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
+MAX_COMPRESSION_RATIOS = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
 """How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""
 _PIECE_BYTES = 1 << 20
 
 
-class UnpacksTooLarge(WireError):
+class DecompressedSizeExceeded(WireError):
     """Data of its codec, as far as was looked, and more of it than may be unpacked."""
 
-    def __init__(self, codec: Codec, limit: int) -> None:
+    def __init__(self, codec: CompressionType, limit: int) -> None:
         super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
         self._of = codec, limit
 
-    def __reduce__(self) -> tuple[type[UnpacksTooLarge], tuple[Codec, int]]:
+    def __reduce__(self) -> tuple[type[DecompressedSizeExceeded], tuple[CompressionType, int]]:
         return type(self), self._of  # it may come from another process
 
 
-class Codec(IntEnum):
+class CompressionType(IntEnum):
     """Bits 0 to 2 of a batch's attributes."""
 
     NONE = 0
@@ -48,29 +55,29 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def _plain_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def _copy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     for at in range(0, len(view), size_bytes):
         yield bytes(view[at : at + size_bytes])
 
 
-_PIECES: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
-    Codec.NONE: _plain_pieces,
-    Codec.GZIP: gzip_pieces,
-    Codec.SNAPPY: snappy_pieces,
-    Codec.LZ4: lz4_pieces,
-    Codec.ZSTD: zstd_pieces,
+_DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] = {
+    CompressionType.NONE: _copy_pieces,
+    CompressionType.GZIP: decompress_gzip,
+    CompressionType.SNAPPY: decompress_snappy,
+    CompressionType.LZ4: decompress_lz4,
+    CompressionType.ZSTD: decompress_zstd,
 }
 
 
-class Packer(NamedTuple):
+class StreamCompressor(NamedTuple):
     """Packs data that comes in pieces: ``add`` each, then ``finish``; what both give, joined, is the packed data."""
 
     add: Callable[[bytes], bytes]
     finish: Callable[[], bytes]
 
 
-class _Xerial:
+class _XerialCompressor:
     """Snappy in blocks of 32 KiB, each behind its length."""
 
     def __init__(self) -> None:
@@ -93,15 +100,15 @@ class _Xerial:
         return self.add(b"", least=1)
 
 
-def packer(codec: Codec, level: int | None = None) -> Packer:
+def create_compressor(codec: CompressionType, level: int | None = None) -> StreamCompressor:
     """Begin to pack; ``level`` as the topic settings ``compression.{gzip,lz4,zstd}.level`` give it."""
-    if codec is Codec.GZIP:
+    if codec is CompressionType.GZIP:
         gzip = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-        return Packer(gzip.compress, gzip.flush)
-    if codec is Codec.SNAPPY:
-        xerial = _Xerial()
-        return Packer(xerial.add, xerial.finish)
-    if codec is Codec.LZ4:
+        return StreamCompressor(gzip.compress, gzip.flush)
+    if codec is CompressionType.SNAPPY:
+        xerial = _XerialCompressor()
+        return StreamCompressor(xerial.add, xerial.finish)
+    if codec is CompressionType.LZ4:
         import lz4.frame
 
         frame = lz4.frame.LZ4FrameCompressor(
@@ -114,33 +121,33 @@ def packer(codec: Codec, level: int | None = None) -> Packer:
         def begun(data: bytes) -> bytes:
             return (head.pop() if head else b"") + data
 
-        return Packer(lambda piece: begun(frame.compress(piece)), lambda: begun(frame.flush()))
-    if codec is Codec.ZSTD:
+        return StreamCompressor(lambda piece: begun(frame.compress(piece)), lambda: begun(frame.flush()))
+    if codec is CompressionType.ZSTD:
         import zstandard
 
         zstd = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compressobj()
-        return Packer(zstd.compress, zstd.flush)
-    return Packer(bytes, bytes)
+        return StreamCompressor(zstd.compress, zstd.flush)
+    return StreamCompressor(bytes, bytes)
 
 
-_CODECS = tuple(Codec)
+_COMPRESSION_TYPES = tuple(CompressionType)
 
 
-def codec_of(attributes: int) -> Codec:
+def compression_type_of(attributes: int) -> CompressionType:
     """The codec a batch's attributes name.
 
     Raises:
         WireError: bits 0 to 2 name none.
     """
     number = attributes & 0x07
-    if number < len(_CODECS):
-        return _CODECS[number]
+    if number < len(_COMPRESSION_TYPES):
+        return _COMPRESSION_TYPES[number]
     raise WireError(f"unknown codec {number}")
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
     """Pack data that is all there: a library that knows the size at once does it better."""
-    if codec is Codec.LZ4:
+    if codec is CompressionType.LZ4:
         import lz4.frame
 
         frame: bytes = lz4.frame.compress(
@@ -150,17 +157,17 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             block_linked=False,
         )
         return frame
-    if codec is Codec.ZSTD:
+    if codec is CompressionType.ZSTD:
         import zstandard
 
         return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compress(
             bytes(data)
         )
-    pack = packer(codec, level)
+    pack = create_compressor(codec, level)
     return pack.add(bytes(data)) + pack.finish()
 
 
-def pieces(codec: Codec, data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def iterate_decompressed(codec: CompressionType, data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack data a little at a time, ``size_bytes`` at most: whoever takes them decides how much is enough.
 
     A piece may be empty: data may be long and hold nothing, and others want their turn meanwhile.
@@ -169,26 +176,28 @@ def pieces(codec: Codec, data: Buffer, size_bytes: int) -> Iterator[bytes]:
         WireError: not data of this codec.
     """
     try:
-        yield from _PIECES[codec](data, size_bytes)
+        yield from _DECOMPRESSORS[codec](data, size_bytes)
     except WireError:
         raise
     except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
         raise WireError(f"bad {codec.name.lower()} data: {error}") from None
 
 
-class Unpacking:
+class StreamDecompressor:
     """Data that is unpacked a little at a time, as far as a limit; what is not packed has none.
 
     Many may be at it at once, each in a pause, and then it counts what each one's codec keeps: a window in zstd, a
-    whole block in snappy. So whoever can wait does so once it is ``heavy``, before the next piece.
+    whole block in snappy. So whoever can wait does so once it is ``is_memory_heavy``, before the next piece.
     """
 
-    def __init__(self, codec: Codec, data: Buffer, size_bytes: int, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(
+        self, codec: CompressionType, data: Buffer, size_bytes: int, limit: int = MAX_DECOMPRESSED_BYTES
+    ) -> None:
         self._codec = codec
         self._limit = limit
-        self._pieces = pieces(codec, data, size_bytes)
+        self._pieces = iterate_decompressed(codec, data, size_bytes)
         self._bytes = 0
-        self.heavy = False
+        self.is_memory_heavy = False
         """Whether it keeps, or will with the next piece, so much that not everybody may at once."""
 
     def __iter__(self) -> Iterator[bytes]:
@@ -202,36 +211,40 @@ class Unpacking:
         """
         piece = next(self._pieces)
         self._bytes += len(piece)
-        if self._codec is not Codec.NONE:
+        if self._codec is not CompressionType.NONE:
             if self._bytes > self._limit:
-                raise UnpacksTooLarge(self._codec, self._limit)
-            self.heavy = self.heavy or self._bytes > FREE_BYTES or (not piece and self._codec is Codec.SNAPPY)
+                raise DecompressedSizeExceeded(self._codec, self._limit)
+            self.is_memory_heavy = (
+                self.is_memory_heavy
+                or self._bytes > FREE_BYTES
+                or (not piece and self._codec is CompressionType.SNAPPY)
+            )
         return piece
 
 
-def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
     """Unpack data to at most ``limit`` bytes.
 
     Raises:
         WireError: not data of this codec; UnpacksTooLarge: more than ``limit`` bytes come out.
     """
-    if codec is Codec.NONE:
+    if codec is CompressionType.NONE:
         return data
-    if codec is Codec.SNAPPY:
-        _check_claims(data, limit)
+    if codec is CompressionType.SNAPPY:
+        _check_snappy_lengths(data, limit)
     out = []
     left = limit
-    for piece in pieces(codec, data, min(_PIECE_BYTES, limit + 1)):
+    for piece in iterate_decompressed(codec, data, min(_PIECE_BYTES, limit + 1)):
         left -= len(piece)
         if left < 0:
-            raise UnpacksTooLarge(codec, limit)
+            raise DecompressedSizeExceeded(codec, limit)
         if piece:
             out.append(piece)
     return out[0] if len(out) == 1 else b"".join(out)
 
 
-def _check_claims(data: Buffer, limit: int) -> None:
+def _check_snappy_lengths(data: Buffer, limit: int) -> None:
     """A snappy block is unpacked whole: that it is too large must be known before."""
-    claimed = sum(snappy_size(block) for block in snappy_blocks(memoryview(data)))
+    claimed = sum(snappy_uncompressed_length(block) for block in iterate_snappy_blocks(memoryview(data)))
     if claimed > limit:
-        raise UnpacksTooLarge(Codec.SNAPPY, limit)
+        raise DecompressedSizeExceeded(CompressionType.SNAPPY, limit)

@@ -1,6 +1,6 @@
 """Headers of compressed data: gzip members, xerial snappy streams, lz4 frames and zstd frames.
 
-`check_beginning` is the check of a Produce request: it looks at the first bytes of a batch's records, unpacks nothing,
+`check_compressed_prefix` is the check of a Produce request: it looks at the first bytes of a batch's records, unpacks nothing,
 and refuses what Kafka's readers refuse by the same bytes. The readers in `decompression` use the same parsers.
 
 Source: ``Lz4BlockInputStream.readHeader``, ``Lz4BlockOutputStream.FLG`` and ``BD``, ``GzipCompression``,
@@ -39,10 +39,10 @@ frame before it counts as the end of the data."""
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes of the magic number of a zstd frame without data; the first byte is 0x50 to 0x5f."""
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
-_HEADERS_LOOKED_AT = 4
-"""Streams, frames or blocks without data that `check_beginning` steps over before it accepts the rest unseen."""
+_MAX_HEADERS_CHECKED = 4
+"""Streams, frames or blocks without data that `check_compressed_prefix` steps over before it accepts the rest unseen."""
 
-_GOOD, _BAD_DATA, _NO_RECORDS = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD
+_VALID, _BAD_DATA, _NO_RECORDS = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD
 _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
 
 
@@ -97,13 +97,13 @@ def _check_gzip(data: Buffer) -> ErrorCode:
     # Optional header fields may be long, they are not looked at. The deflate block type 3 does not exist.
     if not data[3] & (_FEXTRA | _FNAME | _FCOMMENT | _FHCRC) and data[10] & 6 == 6:
         return _BAD_DATA
-    return _GOOD
+    return _VALID
 
 
 # ---------------------------------------------------------------- snappy
 
 
-def snappy_size(data: Buffer) -> int:
+def snappy_uncompressed_length(data: Buffer) -> int:
     """Return the number of bytes that a raw snappy block claims to unpack to.
 
     Raises:
@@ -161,7 +161,7 @@ def _check_raw_snappy(head: bytes, size: int) -> ErrorCode:
         extra = literal - 59
         literal = int.from_bytes(head[tag_at + 1 : tag_at + 1 + extra], "little")
         tag_at += extra
-    return _GOOD if literal < claimed and tag_at + 1 + literal < size else _BAD_DATA
+    return _VALID if literal < claimed and tag_at + 1 + literal < size else _BAD_DATA
 
 
 def _check_snappy(data: Buffer) -> ErrorCode:
@@ -170,7 +170,7 @@ def _check_snappy(data: Buffer) -> ErrorCode:
     if end < XERIAL_HEADER_BYTES or head[:8] != XERIAL_MAGIC:
         return _check_raw_snappy(head[:10], end)
     at, head = XERIAL_HEADER_BYTES, head[XERIAL_HEADER_BYTES:]
-    for _ in range(_HEADERS_LOOKED_AT):
+    for _ in range(_MAX_HEADERS_CHECKED):
         if len(head) < 4:
             return _NO_RECORDS
         size = int.from_bytes(head[:4], "big", signed=True)
@@ -190,13 +190,13 @@ def _check_snappy(data: Buffer) -> ErrorCode:
                 return found
             at += size
         head = bytes(data[at : at + 14])
-    return _GOOD
+    return _VALID
 
 
 # ---------------------------------------------------------------- lz4
 
 
-class Lz4Descriptor(NamedTuple):
+class Lz4FrameDescriptor(NamedTuple):
     """What a reader needs of an lz4 frame descriptor."""
 
     header_bytes: int
@@ -205,35 +205,35 @@ class Lz4Descriptor(NamedTuple):
     content_checksum: bool
 
 
-def lz4_descriptor_checksum(descriptor: bytes) -> int:
+def compute_lz4_header_checksum(descriptor: bytes) -> int:
     """Return the header checksum of a frame descriptor: its bytes behind the magic number, without the checksum."""
     return xxh32_intdigest(descriptor) >> 8 & 0xFF
 
 
 _LZ4_DESCRIPTORS = {
-    bytes((0x60 | flags, number << 4)): Lz4Descriptor(
+    bytes((0x60 | flags, number << 4)): Lz4FrameDescriptor(
         15 if flags & 8 else 7, 1 << 2 * number + 8, flags & 0x10 != 0, flags & 4 != 0
     )
     for flags in (0, 4, 8, 12, 16, 20, 24, 28)
     for number in (4, 5, 6, 7)
 }
 """By FLG and BD byte: version 1, independent blocks, no reserved bit, no dictionary, blocks of 64 KiB to 4 MiB."""
-_USUAL_LZ4 = {
-    LZ4_MAGIC + raw + bytes((lz4_descriptor_checksum(raw),)): found
+_COMMON_LZ4_HEADERS = {
+    LZ4_MAGIC + raw + bytes((compute_lz4_header_checksum(raw),)): found
     for raw, found in _LZ4_DESCRIPTORS.items()
     if found.header_bytes == 7
 }
 """By whole header, where it has no content size: no checksum is to be computed."""
 
 
-def lz4_descriptor(head: bytes) -> Lz4Descriptor:
+def parse_lz4_descriptor(head: bytes) -> Lz4FrameDescriptor:
     """Return the frame descriptor of lz4 data, of which `head` is at least the first 15 bytes.
 
     Raises:
         WireError: no lz4 frame; or one that Kafka does not read: dependent blocks, a dictionary, reserved bits, another
             version or block size, a wrong header checksum.
     """
-    found = _USUAL_LZ4.get(head[:7])
+    found = _COMMON_LZ4_HEADERS.get(head[:7])
     if found is not None:
         return found
     if head[:4] != LZ4_MAGIC:
@@ -246,12 +246,12 @@ def lz4_descriptor(head: bytes) -> Lz4Descriptor:
     checksum_at = found.header_bytes - 1
     if len(head) <= checksum_at:
         raise WireError("lz4 header ends early")
-    if head[checksum_at] != lz4_descriptor_checksum(head[4:checksum_at]):
+    if head[checksum_at] != compute_lz4_header_checksum(head[4:checksum_at]):
         raise WireError("lz4 header with a wrong checksum")
     return found
 
 
-def with_lz4_descriptor_checksum(data: bytes) -> bytes:
+def replace_lz4_header_checksum(data: bytes) -> bytes:
     """Return lz4 data with the right header checksum: old clients computed it over the magic number too.
 
     Kafka ignores it in messages of format 0, and only there (KAFKA-3160).
@@ -259,14 +259,14 @@ def with_lz4_descriptor_checksum(data: bytes) -> bytes:
     checksum_at = 14 if data[4:5] and data[4] & 8 else 6
     if len(data) <= checksum_at:
         return data
-    checksum = lz4_descriptor_checksum(data[4:checksum_at])
+    checksum = compute_lz4_header_checksum(data[4:checksum_at])
     return data[:checksum_at] + bytes((checksum,)) + data[checksum_at + 1 :]
 
 
 def _check_lz4(data: Buffer) -> ErrorCode:
     head = bytes(data[:19])
     try:
-        header_bytes, max_block_bytes, _, _ = lz4_descriptor(head)
+        header_bytes, max_block_bytes, _, _ = parse_lz4_descriptor(head)
     except WireError:
         return _BAD_DATA
     if len(head) < header_bytes + 4:
@@ -274,13 +274,13 @@ def _check_lz4(data: Buffer) -> ErrorCode:
     size = int.from_bytes(head[header_bytes : header_bytes + 4], "little") & 0x7FFFFFFF
     if size == 0:
         return _NO_RECORDS
-    return _GOOD if size <= max_block_bytes and size <= len(data) - header_bytes - 4 else _BAD_DATA
+    return _VALID if size <= max_block_bytes and size <= len(data) - header_bytes - 4 else _BAD_DATA
 
 
 # ---------------------------------------------------------------- zstd
 
 
-class ZstdFrame(NamedTuple):
+class ZstdFrameHeader(NamedTuple):
     """What a reader needs of a zstd frame header."""
 
     header_bytes: int
@@ -301,7 +301,7 @@ class ZstdFrame(NamedTuple):
         return self.content_bytes is not None and self.content_bytes <= ZSTD_ONE_PASS_BYTES
 
 
-def zstd_frame(head: bytes) -> ZstdFrame | None:
+def parse_zstd_frame_header(head: bytes) -> ZstdFrameHeader | None:
     """Return the header of a zstd frame, of which `head` has the first 18 bytes; None if the data ends inside it.
 
     Raises:
@@ -309,7 +309,7 @@ def zstd_frame(head: bytes) -> ZstdFrame | None:
     """
     if head[:4] != ZSTD_MAGIC:
         if head[:1] and head[0] & 0xF0 == 0x50 and head[1:4] == _ZSTD_SKIPPABLE[: len(head) - 1]:
-            return ZstdFrame(8, int.from_bytes(head[4:8], "little")) if len(head) >= 8 else None
+            return ZstdFrameHeader(8, int.from_bytes(head[4:8], "little")) if len(head) >= 8 else None
         if ZSTD_MAGIC.startswith(head):
             return None
         raise WireError("not zstd data")
@@ -337,7 +337,7 @@ def zstd_frame(head: bytes) -> ZstdFrame | None:
         window = (8 + mantissa) << exponent + 7
     if content_at > dictionary_at and any(head[dictionary_at:content_at]):
         raise WireError("zstd frame that needs a dictionary")
-    return ZstdFrame(content_at + content_field, None, window, content, flags & 4 != 0)
+    return ZstdFrameHeader(content_at + content_field, None, window, content, flags & 4 != 0)
 
 
 def _check_zstd(data: Buffer) -> ErrorCode:
@@ -345,9 +345,9 @@ def _check_zstd(data: Buffer) -> ErrorCode:
     view, at, cut_off = memoryview(data), 0, _BAD_DATA
     if not head:
         return _NO_RECORDS
-    for _ in range(_HEADERS_LOOKED_AT):
+    for _ in range(_MAX_HEADERS_CHECKED):
         try:
-            frame = zstd_frame(head)
+            frame = parse_zstd_frame_header(head)
         except WireError:
             return _BAD_DATA
         if frame is None:
@@ -361,7 +361,7 @@ def _check_zstd(data: Buffer) -> ErrorCode:
         cut_off = _NO_RECORDS if len(view) <= ZSTD_INPUT_BYTES else _BAD_DATA
         head = bytes(view[at : at + 18])
     else:
-        return _GOOD
+        return _VALID
     if frame.window_bytes > ZSTD_MAX_WINDOW_BYTES and not frame.is_small:
         return _BAD_DATA
     block = int.from_bytes(view[at : at + 3], "little")
@@ -369,21 +369,21 @@ def _check_zstd(data: Buffer) -> ErrorCode:
     if kind == 3 or size > frame.max_block_bytes:
         return _BAD_DATA
     if kind == 0 and cut_off is _NO_RECORDS:
-        return _GOOD  # what there is of a raw block is read
-    return _GOOD if len(view) - at >= 3 + (1 if kind == 1 else size) else cut_off
+        return _VALID  # what there is of a raw block is read
+    return _VALID if len(view) - at >= 3 + (1 if kind == 1 else size) else cut_off
 
 
 # ---------------------------------------------------------------- the check of a Produce request
 
 
 def _accept(data: Buffer) -> ErrorCode:
-    return _GOOD
+    return _VALID
 
 
 _CHECKS = (_accept, _check_gzip, _check_snappy, _check_lz4, _check_zstd)
 
 
-def check_beginning(codec: int, data: Buffer) -> ErrorCode:
+def check_compressed_prefix(codec: int, data: Buffer) -> ErrorCode:
     """Check that data begins as a codec's data does that Kafka's readers accept, and holds any.
 
     Looks at the headers at its beginning, a few dozen bytes, and unpacks nothing.

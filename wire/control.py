@@ -16,14 +16,14 @@ from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages import control_records as ctl
-from ottla.wire.records import NewRecord, Record, build
+from ottla.wire.records import NewRecord, Record, build_batch
 from ottla.wire.schema import Message
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 
 
-class ControlType(IntEnum):
+class ControlRecordType(IntEnum):
     """What a control record is."""
 
     ABORT = 0
@@ -36,61 +36,65 @@ class ControlType(IntEnum):
 
 
 _CLASSES: dict[int, type[Message]] = {
-    ControlType.ABORT: ctl.EndTxnMarker,
-    ControlType.COMMIT: ctl.EndTxnMarker,
-    ControlType.LEADER_CHANGE: ctl.LeaderChangeMessage,
-    ControlType.SNAPSHOT_HEADER: ctl.SnapshotHeaderRecord,
-    ControlType.SNAPSHOT_FOOTER: ctl.SnapshotFooterRecord,
-    ControlType.KRAFT_VERSION: ctl.KRaftVersionRecord,
-    ControlType.KRAFT_VOTERS: ctl.VotersRecord,
+    ControlRecordType.ABORT: ctl.EndTxnMarker,
+    ControlRecordType.COMMIT: ctl.EndTxnMarker,
+    ControlRecordType.LEADER_CHANGE: ctl.LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: ctl.SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: ctl.SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: ctl.KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: ctl.VotersRecord,
 }
 _TYPES = {cls: kind for kind, cls in _CLASSES.items() if cls is not ctl.EndTxnMarker}
 
 
-class TxnEnd(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """The end of a transaction: ABORT or COMMIT, and the epoch of the coordinator that wrote it."""
 
-    kind: int
+    control_type: int
     coordinator_epoch: int
 
 
-def control_type(record: Record) -> int | None:
+def read_control_type(record: Record) -> int | None:
     """The type in a control record's key; None where it has none."""
     if record.key is None or len(record.key) < _KEY.size:
         return None
     return int(_KEY.unpack_from(record.key)[1])
 
 
-def txn_end(record: Record) -> TxnEnd | None:
+def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
     """A control record as the end of a transaction; None where it is something else, or cut off."""
-    kind = control_type(record)
-    if kind not in (ControlType.ABORT, ControlType.COMMIT) or record.value is None or len(record.value) < _MARKER.size:
+    kind = read_control_type(record)
+    if (
+        kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+        or record.value is None
+        or len(record.value) < _MARKER.size
+    ):
         return None
-    return TxnEnd(kind, _MARKER.unpack_from(record.value)[1])
+    return EndTransactionMarker(kind, _MARKER.unpack_from(record.value)[1])
 
 
-def control_record(message: Message, now_ms: int) -> NewRecord:
+def build_control_record(message: Message, now_ms: int) -> NewRecord:
     """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
     return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
 
 
-def end_of_transaction(end: TxnEnd, producer_id: int, epoch: int, now_ms: int) -> bytes:
+def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epoch: int, now_ms: int) -> bytes:
     """A control batch that ends a producer's transaction.
 
     Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
     """
-    record = NewRecord(_KEY.pack(0, end.kind), _MARKER.pack(0, end.coordinator_epoch), now_ms)
+    record = NewRecord(_KEY.pack(0, end.control_type), _MARKER.pack(0, end.coordinator_epoch), now_ms)
     attributes = TRANSACTIONAL_BIT | CONTROL_BIT
-    return build([record], attributes=attributes, producer_id=producer_id, producer_epoch=epoch)
+    return build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=epoch)
 
 
-def decode_control(record: Record) -> Message | None:
+def decode_control_record(record: Record) -> Message | None:
     """The content of a control record; None for a type we do not know, which readers must tolerate.
 
     Raises:
         WireError: it has no type, or its content cannot be read.
     """
-    kind = control_type(record)
+    kind = read_control_type(record)
     if kind is None or record.value is None or len(record.value) < 2:
         raise WireError("a control record without type or content")
     cls = _CLASSES.get(kind)

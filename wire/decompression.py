@@ -23,14 +23,14 @@ from ottla.wire.compression_headers import (
     XERIAL_MAGIC,
     ZSTD_INPUT_BYTES,
     ZSTD_MAX_WINDOW_BYTES,
-    Lz4Descriptor,
-    ZstdFrame,
+    Lz4FrameDescriptor,
+    ZstdFrameHeader,
+    compute_lz4_header_checksum,
     gzip_header_end,
-    lz4_descriptor,
-    lz4_descriptor_checksum,
-    snappy_size,
+    parse_lz4_descriptor,
+    parse_zstd_frame_header,
+    snappy_uncompressed_length,
     xerial_header_follows,
-    zstd_frame,
 )
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
@@ -63,7 +63,7 @@ def _split(out: bytes, size_bytes: int) -> Iterator[bytes]:
 # ---------------------------------------------------------------- gzip
 
 
-class _Member:
+class _GzipMember:
     """The deflate data of one gzip member, with its checksum."""
 
     def __init__(self, view: memoryview, at: int) -> None:
@@ -94,12 +94,12 @@ class _Member:
             raise WireError("gzip data with a wrong checksum or size")
 
 
-def gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def decompress_gzip(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack gzip members, one after another; what follows a member and is no member's header is ignored."""
     view = memoryview(data)
     at = buffered = gzip_header_end(view, 0)
     while True:
-        member = _Member(view, at)
+        member = _GzipMember(view, at)
         yield from member.pieces(size_bytes)
         if member.end > buffered:
             fills = -(-(member.end - buffered) // _GZIP_INPUT_BYTES)
@@ -119,7 +119,7 @@ def gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 # ---------------------------------------------------------------- snappy
 
 
-def snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
     """Return the raw snappy blocks of xerial streams, one after another; raw snappy is one block."""
     if len(view) < XERIAL_HEADER_BYTES or view[:8] != XERIAL_MAGIC:
         yield view
@@ -142,23 +142,23 @@ def snappy_blocks(view: memoryview) -> Iterator[memoryview]:
         at += size
 
 
-def snappy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack snappy blocks; an empty piece comes before a large block, which is unpacked whole."""
     import snappy
 
-    for block in snappy_blocks(memoryview(data)):
-        claimed = snappy_size(block)
+    for block in iterate_snappy_blocks(memoryview(data)):
+        claimed = snappy_uncompressed_length(block)
         if claimed > SNAPPY_MAX_RATIO * len(block):
             raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
         if claimed > FREE_BYTES:
-            yield b""  # it is there as a whole from now on: see `Unpacking`
+            yield b""  # it is there as a whole from now on: see `StreamDecompressor`
         yield from _split(snappy.uncompress(bytes(block)), size_bytes)  # an empty block is a piece too
 
 
 # ---------------------------------------------------------------- lz4
 
 
-def _lz4_runs(view: memoryview, descriptor: Lz4Descriptor) -> Iterator[tuple[int, int]]:
+def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tuple[int, int]]:
     """Return begin and end of whole blocks that are unpacked at once.
 
     Raises:
@@ -191,7 +191,7 @@ def _lz4_runs(view: memoryview, descriptor: Lz4Descriptor) -> Iterator[tuple[int
             return  # ChunkedBytesStream takes the read of 0 bytes for the end of the data
 
 
-def lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack one lz4 frame of independent blocks; what follows it is ignored.
 
     Content size and content checksum are not compared, as in Kafka: the library gets a frame header without them.
@@ -199,10 +199,10 @@ def lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     view = memoryview(data)
-    descriptor = lz4_descriptor(bytes(view[:15]))
+    descriptor = parse_lz4_descriptor(bytes(view[:15]))
     unpacker = lz4.frame.LZ4FrameDecompressor()
     head = bytes((0x60 | descriptor.block_checksum << 4, view[5]))
-    unpacker.decompress(LZ4_MAGIC + head + bytes((lz4_descriptor_checksum(head),)))
+    unpacker.decompress(LZ4_MAGIC + head + bytes((compute_lz4_header_checksum(head),)))
     for start, end in _lz4_runs(view, descriptor):
         more = bytes(view[start:end])
         while True:
@@ -217,7 +217,7 @@ def lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 # ---------------------------------------------------------------- zstd
 
 
-def _zstd_runs(view: memoryview, at: int, frame: ZstdFrame) -> Iterator[tuple[int, int]]:
+def _zstd_runs(view: memoryview, at: int, frame: ZstdFrameHeader) -> Iterator[tuple[int, int]]:
     """Return begin and end of whole blocks that are unpacked at once; the last one comes with the frame's checksum.
 
     Where the frame is cut off, a part of a block is the last: the library may unpack some of it.
@@ -244,7 +244,7 @@ def _zstd_runs(view: memoryview, at: int, frame: ZstdFrame) -> Iterator[tuple[in
         yield start, at
 
 
-def _zstd_pieces_of(view: memoryview, at: int, frame: ZstdFrame, unpacker: Any, size_bytes: int) -> _Frame:
+def _decompress_zstd_frame(view: memoryview, at: int, frame: ZstdFrameHeader, unpacker: Any, size_bytes: int) -> _Frame:
     """Unpack one frame with content; return where it ends. An empty piece comes where only headers were passed.
 
     The library unpacks a small frame in one pass. Then, and only then, it ignores the window, and compares the content
@@ -269,7 +269,7 @@ def _zstd_pieces_of(view: memoryview, at: int, frame: ZstdFrame, unpacker: Any, 
     return end
 
 
-def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+def decompress_zstd(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack zstd frames, one after another; skippable frames are skipped.
 
     The library unpacks all that it gets: it gets as many blocks as unpack to a limited size.
@@ -281,7 +281,7 @@ def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     while at < len(view):
         # Behind a frame that ends in the last input buffer, zstd-jni does not notice that data is cut off.
         cut_off_is_end = at % ZSTD_INPUT_BYTES and at // ZSTD_INPUT_BYTES == (len(view) - 1) // ZSTD_INPUT_BYTES
-        frame = zstd_frame(bytes(view[at : at + 18]))
+        frame = parse_zstd_frame_header(bytes(view[at : at + 18]))
         end, whole = at, False
         if frame is not None and frame.skipped_bytes is not None:
             end = at + frame.header_bytes + frame.skipped_bytes
@@ -289,7 +289,7 @@ def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
             yield b""
         elif frame is not None:
             unpacker = unpackers.decompressobj()
-            end = yield from _zstd_pieces_of(view, at, frame, unpacker, size_bytes)
+            end = yield from _decompress_zstd_frame(view, at, frame, unpacker, size_bytes)
             whole = unpacker.eof
         if not whole:
             if cut_off_is_end:

@@ -4,7 +4,7 @@ An emitter is used once, for one message version. It keeps the lines of every fu
 constants (struct objects, message classes) those lines name.
 
 Every codec comes in two kinds. The plain one is a flat function. The *sliced* one, for messages with many elements, is
-a generator that stops every `SLICE_ELEMENTS` elements, so that a long message does not hold up the event loop.
+a generator that stops every `ELEMENTS_PER_YIELD` elements, so that a long message does not hold up the event loop.
 """
 
 from __future__ import annotations
@@ -15,32 +15,38 @@ from itertools import groupby
 from typing import Any
 
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import FIXED, SMALL_UVARINTS, long_uvarint, write_text_length, write_uvarint
+from ottla.wire.primitives import (
+    FIXED_SIZE_FORMATS,
+    SMALL_UVARINTS,
+    read_uvarint_continuation,
+    write_string_length,
+    write_uvarint,
+)
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
-CODES = {**FIXED, "uuid": "16s"}
-SLICE_ELEMENTS = 64
+STRUCT_CODES = {**FIXED_SIZE_FORMATS, "uuid": "16s"}
+ELEMENTS_PER_YIELD = 64
 """A power of two: so many elements of an array are read or written between two stops."""
-SLICE_NUMBERS = 4096
+NUMBERS_PER_YIELD = 4096
 
 
-def bad(what: str, value: object) -> WireError:
+def length_error(what: str, value: object) -> WireError:
     """The error of a length or count that cannot be."""
     return WireError(f"{what}: {value}")
 
 
-def rest(rows: Any, write: Callable[[Any], None]) -> Any:
+def write_buffered_chunks(rows: Any, write: Callable[[Any], None]) -> Any:
     """Write those rows of an array that lie ready, as a `Written` has them; gives it for the others."""
     for chunk in getattr(rows, "chunks", ()):
         write(chunk)
     return rows
 
 
-class Emitter:
+class CodecGenerator:
     """Lines and constants common to both directions."""
 
     direction = ""
-    numbers_stop = False
+    yields_in_numbers = False
     """Whether the sliced kind stops inside an array of numbers."""
 
     def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
@@ -48,118 +54,118 @@ class Emitter:
         self.flexible = flexible
         self.sliced = sliced
         self.functions: list[str] = []
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {
+        self.statements: list[str] = []
+        self.namespace: dict[str, Any] = {
             "WireError": WireError,
-            "bad": bad,
+            "bad": length_error,
             "uvarint": write_uvarint,
-            "text_length": write_text_length,
+            "text_length": write_string_length,
             "small": SMALL_UVARINTS,
-            "long_uvarint": long_uvarint,
+            "long_uvarint": read_uvarint_continuation,
             "unpack_from": struct.unpack_from,
             "pack": struct.pack,
-            "rest": rest,
+            "rest": write_buffered_chunks,
         }
-        self.done: dict[type[Message], str] = {}
+        self.function_names: dict[type[Message], str] = {}
 
-    def line(self, text: str, depth: int = 1) -> None:
+    def emit(self, text: str, depth: int = 1) -> None:
         """Add one line of code."""
-        self.lines.append("    " * depth + text)
+        self.statements.append("    " * depth + text)
 
-    def constant(self, stem: str, value: Any) -> str:
+    def global_name(self, stem: str, value: Any) -> str:
         """A global name for a value."""
-        for name, known in self.names.items():
+        for name, known in self.namespace.items():
             if name.startswith(stem) and known is value:
                 return name
-        name = stem if stem not in self.names else f"{stem}_{len(self.names)}"
-        self.names[name] = value
+        name = stem if stem not in self.namespace else f"{stem}_{len(self.namespace)}"
+        self.namespace[name] = value
         return name
 
-    def fused(self, codes: str) -> str:
+    def struct_format_name(self, codes: str) -> str:
         """A global name for a compiled struct format."""
         name = "S_" + codes.replace("?", "t")
-        self.names.setdefault(name, struct.Struct(">" + codes))
+        self.namespace.setdefault(name, struct.Struct(">" + codes))
         return name
 
-    def struct(self, cls: type[Message]) -> str:
+    def generate_struct(self, cls: type[Message]) -> str:
         """Write the function of a struct (once) and give its name."""
-        known = self.done.get(cls)
+        known = self.function_names.get(cls)
         if known is not None:
             return known
-        name = self.done[cls] = f"{self.direction}{'_slices' * self.sliced}_{cls.__name__}_v{self.version}"
-        saved, self.lines = self.lines, []
-        self.line(f"def {name}({self.parameters()}):", 0)
-        self.body(cls)
-        self.functions.append("\n".join(self.lines))
-        self.lines = saved
+        name = self.function_names[cls] = f"{self.direction}{'_slices' * self.sliced}_{cls.__name__}_v{self.version}"
+        saved, self.statements = self.statements, []
+        self.emit(f"def {name}({self.parameters()}):", 0)
+        self.generate_body(cls)
+        self.functions.append("\n".join(self.statements))
+        self.statements = saved
         return name
 
     def parameters(self) -> str:
         """The parameters of every function."""
         raise AssertionError
 
-    def body(self, cls: type[Message]) -> None:
+    def generate_body(self, cls: type[Message]) -> None:
         """The lines of one function."""
         raise AssertionError(cls)
 
-    def text(self) -> str:
+    def source(self) -> str:
         """All functions, the innermost structs first."""
         return "\n\n".join(self.functions) + "\n"
 
-    def build(self, cls: type[Message]) -> Callable[..., Any]:
+    def compile_struct(self, cls: type[Message]) -> Callable[..., Any]:
         """Compile and give the function of the outermost struct."""
-        name = self.struct(cls)
-        exec(compile(self.text(), f"<{name}>", "exec"), self.names)  # noqa: S102 - our own text, from our own schema
-        function: Callable[..., Any] = self.names[name]
+        name = self.generate_struct(cls)
+        exec(compile(self.source(), f"<{name}>", "exec"), self.namespace)  # noqa: S102 - our own text, from our own schema
+        function: Callable[..., Any] = self.namespace[name]
         return function
 
-    def positional(self, cls: type[Message]) -> Iterator[list[FieldSpec]]:
+    def positional_runs(self, cls: type[Message]) -> Iterator[list[FieldSpec]]:
         """The fields on the wire in order, fixed-size neighbours together."""
         here = [s for s in fields_of(cls) if self.version in s.versions and not self.is_tagged(s)]
-        for fixed, run in groupby(here, key=lambda s: s.kind in CODES):
+        for fixed, run in groupby(here, key=lambda s: s.kind in STRUCT_CODES):
             if fixed:
                 yield list(run)
             else:
                 yield from ([s] for s in run)
 
-    def stops(self, cls: type[Message]) -> bool:
+    def is_generator(self, cls: type[Message]) -> bool:
         """Whether a struct's function is a generator: it is sliced, and there is an array in it."""
         return self.sliced and any(
-            (spec.is_array and (self.numbers_stop or spec.element not in FIXED))
-            or (spec.struct is not None and self.stops(spec.struct))
+            (spec.is_array and (self.yields_in_numbers or spec.element not in FIXED_SIZE_FORMATS))
+            or (spec.struct is not None and self.is_generator(spec.struct))
             for spec in fields_of(cls)
             if self.version in spec.versions
         )
 
-    def call(self, cls: type[Message], arguments: str) -> str:
+    def call_expression(self, cls: type[Message], arguments: str) -> str:
         """An expression that runs a struct's function."""
-        return f"{'(yield from ' * self.stops(cls)}{self.struct(cls)}({arguments}){')' * self.stops(cls)}"
+        return f"{'(yield from ' * self.is_generator(cls)}{self.generate_struct(cls)}({arguments}){')' * self.is_generator(cls)}"
 
     def is_tagged(self, spec: FieldSpec) -> bool:
         """Whether the field stands in the tagged section in this version."""
         return self.flexible and self.version in spec.tagged
 
-    def tagged(self, cls: type[Message]) -> list[FieldSpec]:
+    def tagged_fields(self, cls: type[Message]) -> list[FieldSpec]:
         """The tagged fields of this version, by tag."""
         here = [s for s in fields_of(cls) if self.version in s.versions and self.is_tagged(s)]
         return sorted(here, key=lambda s: s.tag)
 
-    def nullable(self, spec: FieldSpec) -> bool:
+    def is_nullable(self, spec: FieldSpec) -> bool:
         """Whether the field may be null in this version."""
         return self.version in spec.nullable
 
-    def compact(self, spec: FieldSpec) -> bool:
+    def is_compact(self, spec: FieldSpec) -> bool:
         """Whether lengths take the varint form."""
         return self.flexible and not spec.never_compact
 
 
-def many_elements_test(cls: type[Message]) -> Callable[[Any, int], bool]:
+def compile_element_limit_test(cls: type[Message]) -> Callable[[Any, int], bool]:
     """Return a function ``(message, most)``: whether its arrays hold more elements than ``most``, numbers left out.
 
     It stops to count as soon as that is known.
     """
     lines = ["def has_many(m, most):", "    total = 0"]
-    _count_elements(cls, "m", 1, lines)
+    _generate_element_count(cls, "m", 1, lines)
     lines.append("    return total > most")
     names: dict[str, Any] = {}
     exec(compile("\n".join(lines), f"<elements of {cls.__name__}>", "exec"), names)  # noqa: S102 - our own text
@@ -167,22 +173,22 @@ def many_elements_test(cls: type[Message]) -> Callable[[Any, int], bool]:
     return function
 
 
-def _count_elements(cls: type[Message], owner: str, depth: int, lines: list[str]) -> None:
+def _generate_element_count(cls: type[Message], owner: str, depth: int, lines: list[str]) -> None:
     indent = "    " * depth
     for spec in fields_of(cls):
         value = f"{owner}.{spec.name}"
         if not spec.is_array and spec.struct is not None:
             inner: list[str] = []
-            _count_elements(spec.struct, value, depth + 1, inner)
+            _generate_element_count(spec.struct, value, depth + 1, inner)
             if inner:
                 lines += [f"{indent}if {value} is not None:", *inner]
-        elif spec.is_array and spec.element not in FIXED:
+        elif spec.is_array and spec.element not in FIXED_SIZE_FORMATS:
             lines.append(f"{indent}if {value}:")
             lines.append(f"{indent}    total += len({value})")
             lines.append(f"{indent}    if total > most: return True")
             inner = []
             if spec.struct is not None:
-                _count_elements(spec.struct, f"x{depth}", depth + 2, inner)
+                _generate_element_count(spec.struct, f"x{depth}", depth + 2, inner)
             if inner:
                 lines.append(f"{indent}    for x{depth} in {value}:")
                 lines += inner

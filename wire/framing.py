@@ -17,17 +17,17 @@ from ottla.wire.schema import Message
 
 MAX_REQUEST_BYTES = 104_857_600
 _SIZE = struct.Struct(">i")
-_HEAD = struct.Struct(">hhi")
+_REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i").unpack_from
-_HEAD_KEPT_BYTES = 512
-_ANSWER_HEADS = (struct.Struct(">ii"), struct.Struct(">iib"))
+_MAX_CACHED_HEADER_BYTES = 512
+_RESPONSE_HEADERS = (struct.Struct(">ii"), struct.Struct(">iib"))
 """Size and correlation id; from header version 1 an empty section of tagged fields behind them."""
 
-_known_headers: dict[tuple[int, int], tuple[ApiKey, int]] = {}
+_header_versions: dict[tuple[int, int], tuple[ApiKey, int]] = {}
 """(key, version) -> the key, and the version of the request's header; only versions that exist are kept."""
 
 
-class Request(NamedTuple):
+class RequestFrame(NamedTuple):
     """A request frame with its header read: what dispatch looks at before it decodes the body."""
 
     key: ApiKey
@@ -35,11 +35,11 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str
     frame: memoryview
-    body: int
+    body_position: int
     """Position of the body in the frame."""
 
 
-def frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES) -> int:
+def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES) -> int:
     """The size a four-byte prefix announces.
 
     Raises:
@@ -51,7 +51,7 @@ def frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_
     return int(size)
 
 
-def parse_request(frame: memoryview) -> Request:
+def parse_request(frame: memoryview) -> RequestFrame:
     """Read a request's header.
 
     ApiVersions is let through in any version: it is answered even when its version is unknown, so a newer client
@@ -62,14 +62,14 @@ def parse_request(frame: memoryview) -> Request:
     """
     if len(frame) < 8:
         raise WireError(f"a request of {len(frame)} bytes has no header")
-    key_number, version, correlation_id = _HEAD.unpack_from(frame)
-    known = _known_headers.get((key_number, version))
-    key, header_version = _header(key_number, version) if known is None else known
+    key_number, version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
+    known = _header_versions.get((key_number, version))
+    key, header_version = _resolve_header(key_number, version) if known is None else known
     header, body = compiler.decode(RequestHeader, header_version, frame)
-    return Request(key, version, correlation_id, header.client_id or "", frame, body)
+    return RequestFrame(key, version, correlation_id, header.client_id or "", frame, body)
 
 
-class Heads:
+class RequestHeaderCache:
     """The heads of one connection's requests: most are as the one before, but for the correlation id."""
 
     __slots__ = ("_body", "_client_id", "_key", "_rest", "_start", "_version")
@@ -78,7 +78,7 @@ class Heads:
         self._start, self._rest = b"no four bytes", b""
         self._key, self._version, self._client_id, self._body = ApiKey.PRODUCE, 0, "", 8
 
-    def read(self, frame: memoryview) -> Request:
+    def parse_request(self, frame: memoryview) -> RequestFrame:
         """As `parse_request`.
 
         Raises:
@@ -86,64 +86,66 @@ class Heads:
         """
         body = self._body
         if frame[:4] == self._start and frame[8:body] == self._rest:
-            return Request(self._key, self._version, _CORRELATION(frame, 4)[0], self._client_id, frame, body)
+            return RequestFrame(self._key, self._version, _CORRELATION(frame, 4)[0], self._client_id, frame, body)
         request = parse_request(frame)
-        if request.body <= _HEAD_KEPT_BYTES:
+        if request.body_position <= _MAX_CACHED_HEADER_BYTES:
             self._key, self._version, _, self._client_id, _, self._body = request
-            self._start, self._rest = bytes(frame[:4]), bytes(frame[8 : request.body])
+            self._start, self._rest = bytes(frame[:4]), bytes(frame[8 : request.body_position])
         return request
 
 
-def _header(key_number: int, version: int) -> tuple[ApiKey, int]:
+def _resolve_header(key_number: int, version: int) -> tuple[ApiKey, int]:
     try:
         key = ApiKey(key_number)
     except ValueError:
         raise WireError(f"unknown api key {key_number}") from None
     found = key, request_header_version(key, version)
     if version in request_spec(key).versions:
-        _known_headers[key_number, version] = found
+        _header_versions[key_number, version] = found
     return found
 
 
-def request_frame(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
+def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A whole request frame: what our own clients send."""
     header = RequestHeader(key, version, correlation_id, client_id)
     out = compiler.encode(header, request_header_version(key, version)) + compiler.encode(body, version)
     return _SIZE.pack(len(out)) + out
 
 
-def request_slices(
+def encode_request_job(
     key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message
 ) -> Generator[None, None, bytes]:
-    """As `request_frame`, for requests with many elements: stopping often."""
+    """As `encode_request`, for requests with many elements: stopping often."""
     header = compiler.encode(
         RequestHeader(key, version, correlation_id, client_id), request_header_version(key, version)
     )
-    chunks = yield from compiler.encode_slices(body, version)
+    chunks = yield from compiler.encode_job(body, version)
     out = b"".join((header, *chunks))
     return _SIZE.pack(len(out)) + out
 
 
-def response_chunks(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
+def encode_response(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
     """A response frame as chunks; record data stays what the handler gave (bytes, or a range of a file)."""
-    return _framed(key, version, correlation_id, compiler.encode_chunks(body, version))
+    return _frame_response(key, version, correlation_id, compiler.encode_chunks(body, version))
 
 
-def response_slices(
+def encode_response_job(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> Generator[None, None, list[compiler.Chunk]]:
-    """As `response_chunks`, for answers with many rows: stopping often."""
-    chunks = yield from compiler.encode_slices(body, version)
-    return _framed(key, version, correlation_id, chunks)
+    """As `encode_response`, for answers with many rows: stopping often."""
+    chunks = yield from compiler.encode_job(body, version)
+    return _frame_response(key, version, correlation_id, chunks)
 
 
-def _framed(key: ApiKey, version: int, correlation_id: int, chunks: list[compiler.Chunk]) -> list[compiler.Chunk]:
+def _frame_response(
+    key: ApiKey, version: int, correlation_id: int, chunks: list[compiler.Chunk]
+) -> list[compiler.Chunk]:
     size = sum(map(len, chunks)) + 4
     if response_header_version(key, version) == 0:
-        return [_ANSWER_HEADS[0].pack(size, correlation_id), *chunks]
-    return [_ANSWER_HEADS[1].pack(size + 1, correlation_id, 0), *chunks]
+        return [_RESPONSE_HEADERS[0].pack(size, correlation_id), *chunks]
+    return [_RESPONSE_HEADERS[1].pack(size + 1, correlation_id, 0), *chunks]
 
 
-def frame_bytes(chunks: list[compiler.Chunk]) -> int:
+def total_frame_bytes(chunks: list[compiler.Chunk]) -> int:
     """The size of a whole frame, its prefix included, as its first chunk tells it."""
     return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size

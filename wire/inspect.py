@@ -17,11 +17,11 @@ from ottla.wire.apis import (
 )
 from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader, ResponseHeader
-from ottla.wire.primitives import Buffer, take
+from ottla.wire.primitives import Buffer, read_bytes
 from ottla.wire.schema import Message
 
 
-class Span(NamedTuple):
+class FieldSpan(NamedTuple):
     """A run of bytes and what it is."""
 
     start: int
@@ -30,26 +30,26 @@ class Span(NamedTuple):
     value: Any
 
 
-class _Collector:
+class _SpanCollector:
     def __init__(self, prefix: str = "") -> None:
-        self.spans: list[Span] = []
+        self.spans: list[FieldSpan] = []
         self.prefix = prefix
 
     def __call__(self, path: str, start: int, stop: int, value: Any) -> None:
-        self.spans.append(Span(start, stop, self.prefix + path, value))
+        self.spans.append(FieldSpan(start, stop, self.prefix + path, value))
 
 
 def message_spans(
     cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
-) -> tuple[list[Span], int]:
+) -> tuple[list[FieldSpan], int]:
     """The fields of a message, and the position after it; record data inside it is taken apart too.
 
     Raises:
         WireError: the bytes are not this message.
     """
-    collector = _Collector(prefix)
+    collector = _SpanCollector(prefix)
     _, end = interpreter.decode(cls, version, raw, pos, collector)
-    out: list[Span] = []
+    out: list[FieldSpan] = []
     for span in collector.spans:
         out.append(span)
         if isinstance(span.value, memoryview) and len(span.value) >= b.HEADER_BYTES:
@@ -59,7 +59,7 @@ def message_spans(
     return out, end
 
 
-def request_spans(raw: Buffer) -> list[Span]:
+def request_spans(raw: Buffer) -> list[FieldSpan]:
     """A whole request frame, its size included.
 
     Raises:
@@ -68,31 +68,31 @@ def request_spans(raw: Buffer) -> list[Span]:
     from ottla.wire.framing import parse_request
 
     view = memoryview(raw)
-    size, _ = take(view, 0, 4)
+    size, _ = read_bytes(view, 0, 4)
     request = parse_request(view[4:])
-    out = [Span(0, 4, "size", int.from_bytes(size, "big"))]
+    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"))]
     header, pos = message_spans(RequestHeader, request_header_version(request.key, request.version), view, 4, "header.")
     out += header
     body, pos = message_spans(request_class(request.key), request.version, view, pos, f"{request.key.name}.")
-    return out + body + _rest(view, pos)
+    return out + body + _trailing_span(view, pos)
 
 
-def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[Span]:
+def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
     """A whole response frame; which request it answers must be known.
 
     Raises:
         WireError: not that response.
     """
     view = memoryview(raw)
-    size, _ = take(view, 0, 4)
-    out = [Span(0, 4, "size", int.from_bytes(size, "big"))]
+    size, _ = read_bytes(view, 0, 4)
+    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"))]
     header, pos = message_spans(ResponseHeader, response_header_version(key, version), view, 4, "header.")
     body, pos = message_spans(response_class(key), version, view, pos, f"{key.name}.")
-    return out + header + body + _rest(view, pos)
+    return out + header + body + _trailing_span(view, pos)
 
 
-def _rest(view: memoryview, pos: int) -> list[Span]:
-    return [Span(pos, len(view), "left over", "")] if pos < len(view) else []
+def _trailing_span(view: memoryview, pos: int) -> list[FieldSpan]:
+    return [FieldSpan(pos, len(view), "left over", "")] if pos < len(view) else []
 
 
 _BATCH_FIELDS = (
@@ -126,13 +126,13 @@ def describe_attributes(attributes: int) -> str:
     return ", ".join(words)
 
 
-def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[Span]:
+def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSpan]:
     """Every batch from ``pos`` on: the 13 header fields, then the records.
 
     Raises:
         WireError: something there is no batch.
     """
-    for number, (at, header) in enumerate(b.iterate(raw, pos)):
+    for number, (at, header) in enumerate(b.iterate_batches(raw, pos)):
         name = f"{prefix}batch[{number}]."
         for (start, stop, field), value in zip(_BATCH_FIELDS, header, strict=True):
             shown: Any = value
@@ -140,25 +140,25 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[Span]:
                 shown = f"{value:#010x} ({'right' if b.crc_matches(raw, header, at) else 'WRONG'})"
             elif field == "attributes":
                 shown = f"{value:#06x} ({describe_attributes(value)})"
-            yield Span(at + start, at + stop, name + field, shown)
+            yield FieldSpan(at + start, at + stop, name + field, shown)
         end = at + header.size_bytes
         if header.attributes & 7:
-            yield Span(at + b.HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
+            yield FieldSpan(at + b.HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
         else:
             yield from _record_spans(raw, header, at, name)
 
 
-def _record_spans(raw: Buffer, header: b.BatchHeader, at: int, name: str) -> Iterator[Span]:
+def _record_spans(raw: Buffer, header: b.BatchHeader, at: int, name: str) -> Iterator[FieldSpan]:
     from ottla.wire.primitives import read_varlong
 
     pos = at + b.HEADER_BYTES
-    for number, record in enumerate(r.iterate(raw, header, at)):
+    for number, record in enumerate(r.iterate_records(raw, header, at)):
         size, start = read_varlong(raw, pos)
-        yield Span(pos, start + size, f"{name}record[{number}]", record._asdict())
+        yield FieldSpan(pos, start + size, f"{name}record[{number}]", record._asdict())
         pos = start + size
 
 
-def render(spans: list[Span], raw: Buffer, width: int = 12) -> Iterator[str]:
+def format_spans(spans: list[FieldSpan], raw: Buffer, width: int = 12) -> Iterator[str]:
     """Lines of ``position  bytes  field = value``."""
     for span in spans:
         data = bytes(memoryview(raw)[span.start : span.stop])
@@ -168,4 +168,4 @@ def render(spans: list[Span], raw: Buffer, width: int = 12) -> Iterator[str]:
         yield f"{span.start:6d}  {text:<{width * 3 + 2}} {span.path} = {shown}"
 
 
-__all__ = ["Span", "WireError", "batch_spans", "message_spans", "render", "request_spans", "response_spans"]
+__all__ = ["FieldSpan", "WireError", "batch_spans", "message_spans", "format_spans", "request_spans", "response_spans"]

@@ -15,34 +15,34 @@ import zlib
 from collections.abc import Iterator
 
 from ottla.wire import batch as b
-from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
-from ottla.wire.compression_headers import with_lz4_descriptor_checksum
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compression_type_of, decompress
+from ottla.wire.compression_headers import replace_lz4_header_checksum
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.record import Record
 
-MIN_BYTES = 26
+MIN_MESSAGE_BYTES = 26
 """A message of magic 0 with neither key nor value, its overhead included."""
-TELLING_BYTES = b.MAGIC_OFFSET + 1
+MAGIC_PREFIX_BYTES = b.MAGIC_OFFSET + 1
 """So many bytes tell the size and the format of a batch or message."""
 _OVERHEAD = struct.Struct(">qi")
 
 
-def smallest(buf: Buffer, pos: int = 0) -> int:
-    """How many bytes a batch of the format at ``pos`` has at least; `TELLING_BYTES` must be there."""
-    return b.HEADER_BYTES if buf[pos + b.MAGIC_OFFSET] >= 2 else MIN_BYTES
+def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
+    """How many bytes a batch of the format at ``pos`` has at least; `MAGIC_PREFIX_BYTES` must be there."""
+    return b.HEADER_BYTES if buf[pos + b.MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
 
 
-def any_header(buf: Buffer, pos: int = 0) -> b.BatchHeader:
+def parse_any_header(buf: Buffer, pos: int = 0) -> b.BatchHeader:
     """The header of a batch, or what stands for one in an old message: both its offsets are then the last one's.
 
     Raises:
         WireError: too few bytes, or no known format.
     """
-    if len(buf) - pos < TELLING_BYTES or buf[pos + b.MAGIC_OFFSET] >= 2:
+    if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + b.MAGIC_OFFSET] >= 2:
         return b.parse_header(buf, pos)
     offset, size = _OVERHEAD.unpack_from(buf, pos)
-    if size < MIN_BYTES - b.LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_BYTES:
+    if size < MIN_MESSAGE_BYTES - b.LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_MESSAGE_BYTES:
         raise WireError(f"message of {size} bytes")
     crc, magic, attributes = struct.unpack_from(">Ibb", buf, pos + b.LOG_OVERHEAD_BYTES)
     time = struct.unpack_from(">q", buf, pos + 18)[0] if magic == 1 else b.NO_TIMESTAMP
@@ -56,19 +56,19 @@ def any_crc_matches(buf: Buffer, header: b.BatchHeader, pos: int = 0) -> bool:
     return zlib.crc32(memoryview(buf)[pos + b.MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
 
 
-def any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, b.BatchHeader]]:
-    """As `batch.iterate`, over all formats.
+def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, b.BatchHeader]]:
+    """As `batch.iterate_batches`, over all formats.
 
     Raises:
         WireError: something between the batches is no batch.
     """
-    while len(buf) - pos >= TELLING_BYTES:
-        size = b.overhead(buf, pos)[1]
-        if size < smallest(buf, pos):
+    while len(buf) - pos >= MAGIC_PREFIX_BYTES:
+        size = b.read_offset_and_size(buf, pos)[1]
+        if size < min_batch_bytes(buf, pos):
             raise WireError(f"batch of {size} bytes at {pos}")
         if len(buf) - pos < size:
             return
-        yield pos, any_header(buf, pos)
+        yield pos, parse_any_header(buf, pos)
         pos += size
 
 
@@ -98,7 +98,7 @@ def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
     return magic, attributes, Record(offset, timestamp, key, value)
 
 
-def iterate(buf: Buffer, limit: int = DEFAULT_LIMIT_BYTES, *, nested: bool = False) -> Iterator[Record]:
+def iterate_messages(buf: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, nested: bool = False) -> Iterator[Record]:
     """Every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
 
     Raises:
@@ -115,16 +115,16 @@ def iterate(buf: Buffer, limit: int = DEFAULT_LIMIT_BYTES, *, nested: bool = Fal
             return
         magic, attributes, record = _message(offset, view[pos : pos + size])
         pos += size
-        codec = codec_of(attributes)
-        if codec is Codec.NONE:
+        codec = compression_type_of(attributes)
+        if codec is CompressionType.NONE:
             yield record
             continue
         if nested or record.value is None:
             raise WireError("a compressed message inside, or without, a compressed message")
         packed = record.value
-        if magic == 0 and codec is Codec.LZ4:
-            packed = with_lz4_descriptor_checksum(packed)
-        inner = list(iterate(decompress(codec, packed, limit), limit, nested=True))
+        if magic == 0 and codec is CompressionType.LZ4:
+            packed = replace_lz4_header_checksum(packed)
+        inner = list(iterate_messages(decompress(codec, packed, limit), limit, nested=True))
         if not inner:
             raise WireError("a compressed message that holds none")
         shift = offset - inner[-1].offset if magic == 1 else 0

@@ -20,7 +20,7 @@ MAX_STRING_BYTES = 32767
 MAX_UNKNOWN_TAGS = 64
 """So many tagged fields a struct may have beyond those we know: a newer peer has few, an attacker millions."""
 
-FIXED = {
+FIXED_SIZE_FORMATS = {
     "bool": "?",
     "int8": "b",
     "int16": "h",
@@ -32,7 +32,7 @@ FIXED = {
 }
 
 
-def take(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
+def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
     """The next ``size`` bytes.
 
     Raises:
@@ -46,8 +46,8 @@ def take(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
 
 def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, int]:
     """A big-endian number or a one-byte boolean (any non-zero byte is true)."""
-    code = struct.Struct(">" + FIXED[kind])
-    raw, pos = take(buf, pos, code.size)
+    code = struct.Struct(">" + FIXED_SIZE_FORMATS[kind])
+    raw, pos = read_bytes(buf, pos, code.size)
     return code.unpack(raw)[0], pos
 
 
@@ -58,7 +58,7 @@ def write_fixed(kind: str, value: float) -> bytes:
         WireError: the number does not fit.
     """
     try:
-        return struct.pack(">" + FIXED[kind], value)
+        return struct.pack(">" + FIXED_SIZE_FORMATS[kind], value)
     except struct.error as error:
         raise WireError(f"{value!r} is no {kind}: {error}") from None
 
@@ -73,10 +73,10 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
         first = buf[pos]
     except IndexError:
         raise WireError(f"a varint at {pos} of {len(buf)} bytes") from None
-    return (first, pos + 1) if first < 0x80 else long_uvarint(buf, pos + 1, first)
+    return (first, pos + 1) if first < 0x80 else read_uvarint_continuation(buf, pos + 1, first)
 
 
-def long_uvarint(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+def read_uvarint_continuation(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte says that there is more.
 
     Raises:
@@ -121,7 +121,7 @@ def write_uvarint(value: int) -> bytes:
     return _uvarint(value)
 
 
-def write_text_length(value: int) -> bytes:
+def write_string_length(value: int) -> bytes:
     """The length of a text, with one added, as a uvarint.
 
     Raises:
@@ -181,20 +181,20 @@ def write_varlong(value: int) -> bytes:
     return _uvarint((value << 1) ^ (value >> 63))
 
 
-def uuid_text(uuid: bytes) -> str:
+def uuid_to_string(uuid: bytes) -> str:
     """22 characters of base64url without padding, as Kafka prints ids."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
-_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
+_UUID_STRING = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 
 
-def uuid_bytes(text: str) -> bytes:
+def uuid_from_string(text: str) -> bytes:
     """The 16 bytes of a 22-character id; its padding may stand behind it (``Uuid.fromString``).
 
     Raises:
         ValueError: not a base64url id.
     """
-    if not _UUID_TEXT.fullmatch(text):
+    if not _UUID_STRING.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no uuid")
     return base64.urlsafe_b64decode(text[:22] + "==")

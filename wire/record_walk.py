@@ -14,18 +14,18 @@ from typing import NamedTuple
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varint, read_varlong
 
-SMALLEST_RECORD_BYTES = 7
+MIN_RECORD_BYTES = 7
 """Size, attributes, two deltas, no key, no value, no headers: a byte each."""
 
 
 _Read = Callable[[Buffer, int], tuple[int, int]]
 
 
-class BadRecord(WireError):
+class MalformedRecord(WireError):
     """Records that are not what a batch claims."""
 
 
-class Seen(NamedTuple):
+class RecordSummary(NamedTuple):
     """What is told of a record. A size of -1 stands for none."""
 
     time_delta: int
@@ -33,36 +33,36 @@ class Seen(NamedTuple):
     value_bytes: int
 
 
-def _fits(size: int, left: int, *, or_none: bool = True) -> int:
+def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
     """A size that was read, -1 as 0. Raises where it is more than is left of the record."""
     if size == -1 and or_none:
         return 0
     if size < 0 or size > left:
-        raise BadRecord(f"{size} bytes in a record with {left} left")
+        raise MalformedRecord(f"{size} bytes in a record with {left} left")
     return size
 
 
-def _whole(data: bytes, at: int, stop: int) -> Seen:
+def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
     """The record whose bytes behind its size are ``data[at:stop]``."""
     time_delta, at = read_varlong(data, at + 1)
     _, at = read_varint(data, at)
     key_bytes, at = read_varint(data, at)
-    at += _fits(key_bytes, stop - at)
+    at += _checked_size(key_bytes, stop - at)
     value_bytes, at = read_varint(data, at)
-    at += _fits(value_bytes, stop - at)
+    at += _checked_size(value_bytes, stop - at)
     count, at = read_varint(data, at)
     if count:
         if count < 0 or count * 2 > stop - at:
-            raise BadRecord(f"{count} headers in {stop - at} bytes")
-        at, missing = _headers(data, at, stop, stop, count)
+            raise MalformedRecord(f"{count} headers in {stop - at} bytes")
+        at, missing = _skip_headers(data, at, stop, stop, count)
         if missing:
-            raise BadRecord(f"{missing} headers end behind their record")
+            raise MalformedRecord(f"{missing} headers end behind their record")
     if at != stop:
-        raise BadRecord(f"a record has {stop - at} bytes more than it fills")
-    return Seen(time_delta, key_bytes, value_bytes)
+        raise MalformedRecord(f"a record has {stop - at} bytes more than it fills")
+    return RecordSummary(time_delta, key_bytes, value_bytes)
 
 
-def _headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int, int]:
+def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int, int]:
     """Pass the headers that lie whole in ``data[at:end]``; gives where they end, and how many of ``count`` are left.
 
     Written out: a record may have half as many headers as it has bytes. The record itself ends at ``stop``.
@@ -78,10 +78,10 @@ def _headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int
                     size, here = read_varint(data, here)
                 if size > 0:
                     if size > stop - here:
-                        raise BadRecord(f"{size} bytes in a record with {stop - here} left")
+                        raise MalformedRecord(f"{size} bytes in a record with {stop - here} left")
                     here += size
                 elif size < least:
-                    raise BadRecord(f"a header of {size} bytes")
+                    raise MalformedRecord(f"a header of {size} bytes")
             if here > end:
                 break
             at, count = here, count - 1
@@ -90,20 +90,20 @@ def _headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int
     return at, count
 
 
-class RecordWalk:
+class IncrementalRecordParser:
     """Give it a batch's unpacked bytes in pieces; it gives the records that are complete."""
 
     def __init__(self, count: int) -> None:
-        self._left = count
+        self._remaining = count
         """Records that must still come."""
         self._data = b""
         self._at = 0
-        self._long: Generator[None, None, Seen] | None = None
+        self._partial_record: Generator[None, None, RecordSummary] | None = None
         """A record that reaches over several pieces."""
         self._stop = 0
         """Bytes of it that have not been passed yet."""
 
-    def feed(self, piece: bytes) -> list[Seen]:
+    def feed(self, piece: bytes) -> list[RecordSummary]:
         """The records that end in this piece.
 
         Raises:
@@ -112,16 +112,16 @@ class RecordWalk:
         if self._at < len(self._data):
             piece = self._data[self._at :] + piece
         self._data, self._at = piece, 0
-        out: list[Seen] = []
+        out: list[RecordSummary] = []
         try:
-            if self._long is not None:
-                self._go_on(out)
-            if self._long is None:
-                self._whole_ones(out)
+            if self._partial_record is not None:
+                self._resume_partial_record(out)
+            if self._partial_record is None:
+                self._parse_whole_records(out)
         except WireError as error:
-            raise BadRecord(str(error)) from None
-        if self._left == 0 and self._long is None and self._at < len(self._data):
-            raise BadRecord("bytes follow the last record")
+            raise MalformedRecord(str(error)) from None
+        if self._remaining == 0 and self._partial_record is None and self._at < len(self._data):
+            raise MalformedRecord("bytes follow the last record")
         return out
 
     def finish(self) -> None:
@@ -130,67 +130,67 @@ class RecordWalk:
         Raises:
             BadRecord: records are missing.
         """
-        if self._left or self._long is not None:
-            raise BadRecord(f"{self._left} records are missing")
+        if self._remaining or self._partial_record is not None:
+            raise MalformedRecord(f"{self._remaining} records are missing")
 
-    def _whole_ones(self, out: list[Seen]) -> None:
+    def _parse_whole_records(self, out: list[RecordSummary]) -> None:
         data, at, end = self._data, self._at, len(self._data)
-        while self._left:
+        while self._remaining:
             try:
                 size, body = read_varint(data, at)
             except IndexError:
                 break  # not even its size is all there
-            if size < SMALLEST_RECORD_BYTES - 1:
-                raise BadRecord(f"a record of {size} bytes")
+            if size < MIN_RECORD_BYTES - 1:
+                raise MalformedRecord(f"a record of {size} bytes")
             if body + size > end:
-                self._long, self._stop, self._at = self._pieces(), size, body
-                self._left -= 1
-                self._go_on(out)
+                self._partial_record, self._stop, self._at = self._parse_partial_record(), size, body
+                self._remaining -= 1
+                self._resume_partial_record(out)
                 return
             try:
-                out.append(_whole(data, body, body + size))
+                out.append(_parse_record(data, body, body + size))
             except IndexError:
-                raise BadRecord("a record ends behind its batch") from None
+                raise MalformedRecord("a record ends behind its batch") from None
             at = body + size
-            self._left -= 1
+            self._remaining -= 1
         self._at = at
 
-    def _go_on(self, out: list[Seen]) -> None:
-        assert self._long is not None
+    def _resume_partial_record(self, out: list[RecordSummary]) -> None:
+        assert self._partial_record is not None
         try:
-            next(self._long)
+            next(self._partial_record)
         except StopIteration as done:
             out.append(done.value)
-            self._long = None
+            self._partial_record = None
 
-    def _pieces(self) -> Generator[None, None, Seen]:
+    def _parse_partial_record(self) -> Generator[None, None, RecordSummary]:
         """The fields of a long record, waiting wherever bytes are missing."""
         yield from self._skip(1)
-        time_delta = yield from self._number(read_varlong)
-        yield from self._number()
-        key_bytes = yield from self._number()
-        yield from self._skip(_fits(key_bytes, self._stop))
-        value_bytes = yield from self._number()
-        yield from self._skip(_fits(value_bytes, self._stop))
-        count = yield from self._number()
+        time_delta = yield from self._read_number(read_varlong)
+        yield from self._read_number()
+        key_bytes = yield from self._read_number()
+        yield from self._skip(_checked_size(key_bytes, self._stop))
+        value_bytes = yield from self._read_number()
+        yield from self._skip(_checked_size(value_bytes, self._stop))
+        count = yield from self._read_number()
         if count < 0 or count * 2 > self._stop:
-            raise BadRecord(f"{count} headers in {self._stop} bytes")
+            raise MalformedRecord(f"{count} headers in {self._stop} bytes")
         while count:
             stop = self._at + self._stop
-            at, count = _headers(self._data, self._at, min(len(self._data), stop), stop, count)
+            at, count = _skip_headers(self._data, self._at, min(len(self._data), stop), stop, count)
             self._stop -= at - self._at
             self._at = at
             if count:  # one that reaches into the next piece
-                size = yield from self._number()
-                yield from self._skip(_fits(size, self._stop, or_none=False))
-                size = yield from self._number()
-                yield from self._skip(_fits(size, self._stop))
+                size = yield from self._read_number()
+                yield from self._skip(_checked_size(size, self._stop, or_none=False))
+                size = yield from self._read_number()
+                yield from self._skip(_checked_size(size, self._stop))
                 count -= 1
         if self._stop:
-            raise BadRecord(f"a record has {self._stop} bytes more than it fills")
-        return Seen(time_delta, key_bytes, value_bytes)
+            raise MalformedRecord(f"a record has {self._stop} bytes more than it fills")
+        return RecordSummary(time_delta, key_bytes, value_bytes)
 
-    def _number(self, read: _Read = read_varint) -> Generator[None, None, int]:
+    def _read_number(self, read: _Read = read_varint) -> Generator[None, None, int]:
         while True:
             try:
                 value, after = read(self._data, self._at)
@@ -200,7 +200,7 @@ class RecordWalk:
             self._stop -= after - self._at
             self._at = after
             if self._stop < 0:
-                raise BadRecord("a record ends inside a number")
+                raise MalformedRecord("a record ends inside a number")
             return value
 
     def _skip(self, count: int) -> Generator[None, None, None]:

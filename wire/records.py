@@ -12,11 +12,11 @@ from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire import batch as b
 from ottla.wire.compression import (
-    DEFAULT_LIMIT_BYTES,
-    Codec,
-    Unpacking,
-    codec_of,
+    MAX_DECOMPRESSED_BYTES,
+    CompressionType,
+    StreamDecompressor,
     compress,
+    compression_type_of,
     decompress,
 )
 from ottla.wire.errors import WireError
@@ -27,21 +27,21 @@ __all__ = [
     "Headers",
     "NewRecord",
     "Record",
-    "body",
-    "build",
-    "finding_by_time",
-    "finding_latest",
-    "first_by_time",
-    "iterate",
-    "validate",
+    "decompress_records",
+    "build_batch",
+    "find_first_by_timestamp_job",
+    "find_max_timestamp_job",
+    "find_first_by_timestamp",
+    "iterate_records",
+    "check_records",
 ]
 RECORDS_AT_ONCE = 2000
 """So many are looked at without a pause: a millisecond or two."""
 PIECE_BYTES = 64 * 1024
 """So much is unpacked without one, and kept: who looks a record up by its time waits for others with no more."""
-Finding = Generator[bool, None, tuple[int, int] | None]
+TimestampSearchJob = Generator[bool, None, tuple[int, int] | None]
 """A look-up by time that pauses now and then."""
-_ANY_TIME = -(1 << 63)
+_ANY_TIMESTAMP = -(1 << 63)
 """Where the log has stamped a batch, what a record says of its own time does not matter."""
 
 
@@ -70,21 +70,21 @@ def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
     return tuple(out), pos
 
 
-def body(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+def decompress_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
     """The batch's records as uncompressed bytes.
 
     Raises:
         WireError: unknown codec, bad data; UnpacksTooLarge: more than ``limit`` bytes.
     """
     raw = memoryview(buf)[pos + b.HEADER_BYTES : pos + header.size_bytes]
-    return decompress(codec_of(header.attributes), raw, limit)
+    return decompress(compression_type_of(header.attributes), raw, limit)
 
 
-def first_by_time(
-    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
+def find_first_by_timestamp(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[int, int] | None:
-    """`finding_by_time`, all at once."""
-    steps = finding_by_time(buf, header, timestamp_ms, from_offset, limit)
+    """`find_first_by_timestamp_job`, all at once."""
+    steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
     while True:
         try:
             next(steps)
@@ -93,20 +93,20 @@ def first_by_time(
             return found
 
 
-def finding_by_time(
-    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
-) -> Finding:
+def find_first_by_timestamp_job(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
+) -> TimestampSearchJob:
     """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
 
     Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause says
-    whether so much is kept meanwhile, or will be behind it, that not everybody may at once (`Unpacking`).
+    whether so much is kept meanwhile, or will be behind it, that not everybody may at once (`StreamDecompressor`).
 
     Raises:
         WireError: the records are not what the header claims.
     """
     stamped = header.has_log_append_time
     if header.magic < 2:
-        for number, record in enumerate(iterate(buf, header, 0, limit)):
+        for number, record in enumerate(iterate_records(buf, header, 0, limit)):
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp_ms
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
@@ -115,74 +115,76 @@ def finding_by_time(
     if stamped and header.max_timestamp < timestamp_ms:
         return None
     base_time, least = header.base_timestamp, from_offset - header.base_offset
-    wanted = _ANY_TIME if stamped else timestamp_ms - base_time
-    part = _Unpacked(buf, header, limit)
-    while part.left > 0:
-        count = min(part.left, RECORDS_AT_ONCE)
-        found, at, cut = _first_of(part.data, part.at, count, wanted, least)
+    wanted = _ANY_TIMESTAMP if stamped else timestamp_ms - base_time
+    part = _RecordWindow(buf, header, limit)
+    while part.remaining > 0:
+        count = min(part.remaining, RECORDS_AT_ONCE)
+        found, at, cut = _first_of(part.data, part.position, count, wanted, least)
         if found is not None:
             return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
-        part.reach(at, count - cut)
-        yield part.heavy
+        part.advance(at, count - cut)
+        yield part.is_memory_heavy
         if cut:
-            part.unpack()
+            part.load_next_piece()
     return None
 
 
-def finding_latest(buf: Buffer, header: b.BatchHeader, limit: int = DEFAULT_LIMIT_BYTES) -> Finding:
+def find_max_timestamp_job(
+    buf: Buffer, header: b.BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
+) -> TimestampSearchJob:
     """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
 
-    Reads and pauses as `finding_by_time`.
+    Reads and pauses as `find_first_by_timestamp_job`.
 
     Raises:
         WireError: the records are not what the header claims.
     """
     best: tuple[int, int] | None = None
     if header.magic < 2:
-        record = max(iterate(buf, header, 0, limit), key=lambda x: x.timestamp_ms, default=None)
+        record = max(iterate_records(buf, header, 0, limit), key=lambda x: x.timestamp_ms, default=None)
         return None if record is None else (record.offset, record.timestamp_ms)
-    part = _Unpacked(buf, header, limit)
-    while part.left > 0:
-        count = min(part.left, RECORDS_AT_ONCE)
-        best, at, cut = _latest_of(part.data, part.at, count, best)
-        part.reach(at, count - cut)
-        if part.left > 0:
-            yield part.heavy
+    part = _RecordWindow(buf, header, limit)
+    while part.remaining > 0:
+        count = min(part.remaining, RECORDS_AT_ONCE)
+        best, at, cut = _max_timestamp_of(part.data, part.position, count, best)
+        part.advance(at, count - cut)
+        if part.remaining > 0:
+            yield part.is_memory_heavy
         if cut:
-            part.unpack()
+            part.load_next_piece()
     if best is None:
         return None
     return header.base_offset + best[0], header.base_timestamp + best[1]
 
 
-class _Unpacked:
+class _RecordWindow:
     """A batch's records, of which only a piece is there at a time: whoever goes through them may have to wait for
     others, and what a few kilobytes unpack to is not kept meanwhile.
     """
 
     def __init__(self, buf: Buffer, header: b.BatchHeader, limit: int) -> None:
         raw = memoryview(buf)[b.HEADER_BYTES : header.size_bytes]
-        self._pieces = Unpacking(codec_of(header.attributes), raw, PIECE_BYTES, limit)
-        self.left = header.records_count
+        self._pieces = StreamDecompressor(compression_type_of(header.attributes), raw, PIECE_BYTES, limit)
+        self.remaining = header.records_count
         """Records that were not passed yet."""
         self.data = b""
         """The last piece, and before it what the one before had of a record's beginning."""
-        self.at = 0
+        self.position = 0
         """Where the next record begins in it; that may be behind its end."""
-        if self.left > 0:
-            self.unpack()
+        if self.remaining > 0:
+            self.load_next_piece()
 
     @property
-    def heavy(self) -> bool:
-        """As `Unpacking.heavy`."""
-        return self._pieces.heavy
+    def is_memory_heavy(self) -> bool:
+        """As `StreamDecompressor.is_memory_heavy`."""
+        return self._pieces.is_memory_heavy
 
-    def reach(self, at: int, passed: int) -> None:
+    def advance(self, at: int, passed: int) -> None:
         """So many records were passed, and the next one begins there."""
-        self.at = at
-        self.left -= passed
+        self.position = at
+        self.remaining -= passed
 
-    def unpack(self) -> None:
+    def load_next_piece(self) -> None:
         """The next piece.
 
         Raises:
@@ -191,8 +193,8 @@ class _Unpacked:
         piece = next(self._pieces, None)
         if piece is None:
             raise WireError("a record is cut off")
-        rest = self.data[self.at :]
-        self.at = max(self.at - len(self.data), 0)
+        rest = self.data[self.position :]
+        self.position = max(self.position - len(self.data), 0)
         self.data = rest + piece if rest else piece
 
 
@@ -231,7 +233,7 @@ def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tupl
     return None, at, 0
 
 
-def _latest_of(
+def _max_timestamp_of(
     data: bytes, at: int, count: int, best: tuple[int, int] | None
 ) -> tuple[tuple[int, int] | None, int, int]:
     """Offset and time delta of the latest of ``count`` records and ``best``; the rest as `_first_of` has it."""
@@ -252,11 +254,11 @@ def _latest_of(
     return best, at, 0
 
 
-def iterate(
+def iterate_records(
     buf: Buffer,
     header: b.BatchHeader,
     pos: int = 0,
-    limit: int = DEFAULT_LIMIT_BYTES,
+    limit: int = MAX_DECOMPRESSED_BYTES,
     *,
     skips_headers: bool = False,
 ) -> Iterator[Record]:
@@ -271,9 +273,9 @@ def iterate(
     if header.magic < 2:
         from ottla.wire import legacy
 
-        yield from legacy.iterate(memoryview(buf)[pos : pos + header.size_bytes], limit)
+        yield from legacy.iterate_messages(memoryview(buf)[pos : pos + header.size_bytes], limit)
         return
-    data = body(buf, header, pos, limit)
+    data = decompress_records(buf, header, pos, limit)
     end, at = len(data), 0
     append_time = header.max_timestamp if header.has_log_append_time else None
     try:
@@ -298,13 +300,13 @@ def iterate(
         raise WireError(f"{end - at} bytes after the last of {header.records_count} records")
 
 
-def validate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+def check_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> None:
     """Check what the header cannot prove: every record parses and offsets count up from 0 by one.
 
     Raises:
         WireError: they do not.
     """
-    for index, record in enumerate(iterate(buf, header, pos, limit)):
+    for index, record in enumerate(iterate_records(buf, header, pos, limit)):
         if record.offset != header.base_offset + index:
             raise WireError(f"record {index} has offset delta {record.offset - header.base_offset}")
 
@@ -324,11 +326,11 @@ def encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> byte
     return write_varlong(len(out)) + bytes(out)
 
 
-def build(
+def build_batch(
     records: Iterable[NewRecord],
     *,
     base_offset: int = 0,
-    codec: Codec = Codec.NONE,
+    codec: CompressionType = CompressionType.NONE,
     level: int | None = None,
     attributes: int = 0,
     leader_epoch: int = -1,
@@ -356,4 +358,4 @@ def build(
         base_sequence,
         len(items),
     )
-    return b.pack_header(header, compress(codec, raw, level))
+    return b.pack_batch(header, compress(codec, raw, level))

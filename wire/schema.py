@@ -1,13 +1,13 @@
 """What a message class says about its bytes, read once per class.
 
-A message is a :class:`Message` whose annotations carry a :class:`Wire` mark::
+A message is a :class:`Message` whose annotations carry a :class:`WireType` mark::
 
     class Heartbeat(Message):
         SPEC: ClassVar[Spec] = request(12, "0-4", flexible="4+")
         group_id: String = ""
         group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
 
-One class is the union of all its versions. ``w(kind, since)`` uses Kafka's own spelling of types (``int32``,
+One class is the union of all its versions. ``wire_field(kind, since)`` uses Kafka's own spelling of types (``int32``,
 ``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). Nothing here touches bytes:
 `interpreter` walks the fields one by one, `compiler` turns them into flat Python functions.
 
@@ -27,15 +27,15 @@ from ottla.wire.errors import WireError
 __all__ = [
     "FieldSpec",
     "Message",
-    "Spec",
+    "MessageSpec",
     "Versions",
-    "Wire",
+    "WireType",
     "WireError",
     "data",
     "fields_of",
     "request",
     "response",
-    "w",
+    "wire_field",
 ]
 
 ZERO_UUID = bytes(16)
@@ -55,7 +55,7 @@ class Versions(NamedTuple):
     def parse(cls, text: str) -> Versions:
         """``"2+"``, ``"0-4"``, ``"3"`` or ``"none"``."""
         if text == "none":
-            return NEVER
+            return NO_VERSIONS
         if text.endswith("+"):
             return cls(int(text[:-1]), MAX_VERSION)
         low, _, high = text.partition("-")
@@ -69,10 +69,10 @@ class Versions(NamedTuple):
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
 
-NEVER = Versions(1, 0)
+NO_VERSIONS = Versions(1, 0)
 
 
-class Wire(NamedTuple):
+class WireType(NamedTuple):
     """The mark a field's annotation carries: how, and in which versions, it stands on the wire."""
 
     kind: str
@@ -84,7 +84,7 @@ class Wire(NamedTuple):
     never_compact: bool = False
 
 
-def w(
+def wire_field(
     kind: str,
     since: str = "0+",
     *,
@@ -93,27 +93,27 @@ def w(
     tag: int = -1,
     ignorable: bool = False,
     never_compact: bool = False,
-) -> Wire:
+) -> WireType:
     """Mark a field. ``never_compact``: this one field keeps the old string form even in flexible versions."""
-    return Wire(kind, since, nullable, tagged, tag, ignorable, never_compact)
+    return WireType(kind, since, nullable, tagged, tag, ignorable, never_compact)
 
 
-Bool = Annotated[bool, Wire("bool")]
-Int8 = Annotated[int, Wire("int8")]
-Int16 = Annotated[int, Wire("int16")]
-Uint16 = Annotated[int, Wire("uint16")]
-Int32 = Annotated[int, Wire("int32")]
-Uint32 = Annotated[int, Wire("uint32")]
-Int64 = Annotated[int, Wire("int64")]
-Float64 = Annotated[float, Wire("float64")]
-Uuid = Annotated[bytes, Wire("uuid")]
-String = Annotated[str, Wire("string")]
-Bytes = Annotated[bytes, Wire("bytes")]
+Bool = Annotated[bool, WireType("bool")]
+Int8 = Annotated[int, WireType("int8")]
+Int16 = Annotated[int, WireType("int16")]
+Uint16 = Annotated[int, WireType("uint16")]
+Int32 = Annotated[int, WireType("int32")]
+Uint32 = Annotated[int, WireType("uint32")]
+Int64 = Annotated[int, WireType("int64")]
+Float64 = Annotated[float, WireType("float64")]
+Uuid = Annotated[bytes, WireType("uuid")]
+String = Annotated[str, WireType("string")]
+Bytes = Annotated[bytes, WireType("bytes")]
 # What a `records` field holds: bytes on the way in, and anything with a length (a range of a file) on the way out.
 Opaque = Any
 
 
-class Spec(NamedTuple):
+class MessageSpec(NamedTuple):
     """What stands at the top of a schema: which message this is and which versions exist."""
 
     type: str
@@ -124,20 +124,20 @@ class Spec(NamedTuple):
     latest_unstable: bool = False
 
 
-def request(key: int, versions: str, flexible: str, listeners: str, *, latest_unstable: bool = False) -> Spec:
+def request(key: int, versions: str, flexible: str, listeners: str, *, latest_unstable: bool = False) -> MessageSpec:
     """The spec of a request; ``listeners`` says who answers it: ``"broker"``, ``"controller"`` or both."""
     parsed = Versions.parse(versions), Versions.parse(flexible)
-    return Spec("request", key, *parsed, tuple(listeners.split()), latest_unstable)
+    return MessageSpec("request", key, *parsed, tuple(listeners.split()), latest_unstable)
 
 
-def response(key: int, versions: str, flexible: str) -> Spec:
+def response(key: int, versions: str, flexible: str) -> MessageSpec:
     """The spec of a response."""
-    return Spec("response", key, Versions.parse(versions), Versions.parse(flexible))
+    return MessageSpec("response", key, Versions.parse(versions), Versions.parse(flexible))
 
 
-def data(kind: str, versions: str, flexible: str, key: int = -1) -> Spec:
+def data(kind: str, versions: str, flexible: str, key: int = -1) -> MessageSpec:
     """The spec of a stored record or of a blob inside another message."""
-    return Spec(kind, key, Versions.parse(versions), Versions.parse(flexible))
+    return MessageSpec(kind, key, Versions.parse(versions), Versions.parse(flexible))
 
 
 class Message(msgspec.Struct, gc=False):
@@ -171,7 +171,7 @@ class FieldSpec(NamedTuple):
         """The kind of one element of an array."""
         return self.kind[2:]
 
-    def fresh_default(self) -> Any:
+    def default_value(self) -> Any:
         """The value the field has when it is not on the wire."""
         if self.default is list:
             return []
@@ -205,7 +205,7 @@ def fields_of(cls: type[Message]) -> tuple[FieldSpec, ...]:
     for info in msgspec.structs.fields(cls):
         hint = hints[info.name]
         assert get_origin(hint) is Annotated, f"{cls.__name__}.{info.name} carries no wire mark"
-        mark: Wire = next(x for x in hint.__metadata__ if isinstance(x, Wire))
+        mark: WireType = next(x for x in hint.__metadata__ if isinstance(x, WireType))
         factory = info.default_factory
         default = info.default if factory is msgspec.NODEFAULT else factory
         out.append(

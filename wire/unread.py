@@ -12,25 +12,25 @@ from itertools import islice
 from types import GeneratorType
 from typing import Any, overload
 
-from ottla.wire.budget import SHORT_BYTES, Budget
+from ottla.wire.budget import SHORT_STRING_BYTES, DecodeBudget
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import MAX_STRING_BYTES, long_uvarint
+from ottla.wire.primitives import MAX_STRING_BYTES, read_uvarint_continuation
 
-FEW = 256
+EAGER_ELEMENTS = 256
 """So many elements are objects at once."""
 LARGE_ELEMENT_BYTES = 4096
 """An element that is longer than this may be a long array itself: reading it again in one go would take too long."""
-READ_AT_ONCE = 64
-_BYTES_AT_ONCE = 2 * LARGE_ELEMENT_BYTES
+ELEMENTS_PER_YIELD = 64
+_BYTES_PER_YIELD = 2 * LARGE_ELEMENT_BYTES
 """Elements are read without a pause until they reach one of both."""
-UNREAD_BYTES = 64
+LAZY_ELEMENT_BYTES = 64
 """What an element that is no object costs a budget: 200,000 are always let in, and what all of them may take of the
 processor, some ten microseconds each, has its end."""
 _INT16 = struct.Struct(">h").unpack_from
-_WRONG_BYTES = (WireError, struct.error, IndexError)
+_FORMAT_ERRORS = (WireError, struct.error, IndexError)
 
 
-class Unread:
+class LazyArray:
     """The elements of an array, as bytes: good for as long as the buffer is, so nobody may keep it.
 
     It can be gone through as often as one likes; each time its elements are made anew. Arrays in them are lists.
@@ -73,47 +73,47 @@ class Unread:
         return next(islice(self, place, None))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, list | Unread) or len(other) != self._count:
+        if not isinstance(other, list | LazyArray) or len(other) != self._count:
             return False
         return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def compact_string(buf: memoryview, pos: int, end: int, budget: Budget) -> tuple[str, int]:
+def read_compact_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
     """Read a string whose length is a varint.
 
     Raises:
         WireError, IndexError: there is none.
     """
-    text, after = plain_compact_string(buf, pos, end)
-    return _paid(text, budget), after
+    text, after = read_unbudgeted_compact_string(buf, pos, end)
+    return _charge_string(text, budget), after
 
 
-def plain_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """As `compact_string`, without a budget."""
+def read_unbudgeted_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `read_compact_string`, without a budget."""
     size = buf[pos]
     pos += 1
     if size > 127:
-        size, pos = long_uvarint(buf, pos, size)
+        size, pos = read_uvarint_continuation(buf, pos, size)
     stop = pos + size - 1
     if not 0 < size <= min(end - pos, MAX_STRING_BYTES) + 1:
         raise WireError(f"length of a string: {size - 1}")
     return str(buf[pos:stop], "utf-8", "replace"), stop
 
 
-def string(buf: memoryview, pos: int, end: int, budget: Budget) -> tuple[str, int]:
+def read_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
     """Read a string whose length is an int16.
 
     Raises:
         WireError, struct.error: there is none.
     """
-    text, after = plain_string(buf, pos, end)
-    return _paid(text, budget), after
+    text, after = read_unbudgeted_string(buf, pos, end)
+    return _charge_string(text, budget), after
 
 
-def plain_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """As `string`, without a budget."""
+def read_unbudgeted_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `read_string`, without a budget."""
     (size,) = _INT16(buf, pos)
     pos += 2
     stop = pos + size
@@ -122,14 +122,14 @@ def plain_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
     return str(buf[pos:stop], "utf-8", "replace"), stop
 
 
-def _paid(text: str, budget: Budget) -> str:
+def _charge_string(text: str, budget: DecodeBudget) -> str:
     if text:
         size_bytes = text.__sizeof__()
-        (budget.take if len(text) < SHORT_BYTES else budget.spend)(size_bytes)
+        (budget.charge_elements if len(text) < SHORT_STRING_BYTES else budget.charge)(size_bytes)
     return text
 
 
-def read_array(
+def read_array_job(
     read: Callable[..., Any],
     plain: Callable[[memoryview, int, int], tuple[Any, int]],
     count: int,
@@ -137,7 +137,7 @@ def read_array(
     buf: memoryview,
     pos: int,
     end: int,
-    budget: Budget,
+    budget: DecodeBudget,
 ) -> Generator[None, None, tuple[Any, int]]:
     """Read an array of structs or strings, stopping often; gives it and the position behind it.
 
@@ -147,33 +147,33 @@ def read_array(
     Raises:
         WireError, struct.error, IndexError: the bytes are not such an array, or it would take too much.
     """
-    if budget.keeps or count <= FEW:
-        return (yield from _read_all(read, count, each_bytes, buf, pos, end, budget))
-    budget.take(count * UNREAD_BYTES)
-    first, since, stop_at = pos, 0, pos + _BYTES_AT_ONCE
+    if budget.keeps or count <= EAGER_ELEMENTS:
+        return (yield from _read_eagerly(read, count, each_bytes, buf, pos, end, budget))
+    budget.charge_elements(count * LAZY_ELEMENT_BYTES)
+    first, since, stop_at = pos, 0, pos + _BYTES_PER_YIELD
     try:
         for _ in range(count):
             bound = pos + LARGE_ELEMENT_BYTES
             _, pos = plain(buf, pos, bound if bound < end else end)
             since += 1
-            if since >= READ_AT_ONCE or pos >= stop_at:
-                since, stop_at = 0, pos + _BYTES_AT_ONCE
+            if since >= ELEMENTS_PER_YIELD or pos >= stop_at:
+                since, stop_at = 0, pos + _BYTES_PER_YIELD
                 yield
-    except _WRONG_BYTES:  # an element that is large, or none: what is wrong is told below
-        return (yield from _read_all(read, count, each_bytes, buf, first, end, budget))
-    return Unread(plain, count, buf, first, end), pos
+    except _FORMAT_ERRORS:  # an element that is large, or none: what is wrong is told below
+        return (yield from _read_eagerly(read, count, each_bytes, buf, first, end, budget))
+    return LazyArray(plain, count, buf, first, end), pos
 
 
-def _read_all(
-    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: Budget
+def _read_eagerly(
+    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[list[Any], int]]:
     """Read the elements as objects."""
-    budget.take(count * each_bytes)
+    budget.charge_elements(count * each_bytes)
     elements: list[Any] = []
     for number in range(count):
         element = read(buf, pos, end, budget)
         element, pos = (yield from element) if type(element) is GeneratorType else element
         elements.append(element)
-        if number % READ_AT_ONCE == 0:
+        if number % ELEMENTS_PER_YIELD == 0:
             yield
     return elements, pos

@@ -8,12 +8,12 @@ from ottla.wire import compiler
 from ottla.wire.compiler import Chunk
 from ottla.wire.schema import Message
 
-KEPT = 256
+BUFFERED_ELEMENTS = 256
 """So many rows, the last ones, are kept as they are."""
-JOINED_AT_ONCE = 1024
+CHUNKS_PER_JOIN = 1024
 
 
-class Written(list[Any]):
+class StreamingArray(list[Any]):
     """Rows of one struct, in order. Those that are written count, but can neither be changed nor looked at any more.
 
     It stands in place of a list in a message of the class ``answer``, which is to be written in this version.
@@ -37,11 +37,13 @@ class Written(list[Any]):
             WireError: the version cannot carry that one.
         """
         super().append(row)
-        if list.__len__(self) > KEPT:
-            self.chunks += compiler.joined(compiler.part_chunks(self._answer, self._version, self.pop(0)))
+        if list.__len__(self) > BUFFERED_ELEMENTS:
+            self.chunks += compiler.join_small_chunks(
+                compiler.encode_element_chunks(self._answer, self._version, self.pop(0))
+            )
             self._written += 1
-            if len(self.chunks) - self._loose >= JOINED_AT_ONCE:
-                self.chunks[self._loose :] = compiler.joined(self.chunks[self._loose :])
+            if len(self.chunks) - self._loose >= CHUNKS_PER_JOIN:
+                self.chunks[self._loose :] = compiler.join_small_chunks(self.chunks[self._loose :])
                 self._loose = len(self.chunks)
 
     def __len__(self) -> int:

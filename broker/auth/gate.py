@@ -26,7 +26,7 @@ from ottla.broker.auth.exchange import Begin, Exchange, Nameless, NotAuthentic, 
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import Request, parse_request
+from ottla.wire.framing import RequestFrame, parse_request
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from ottla.wire.schema import Message
@@ -54,7 +54,7 @@ class Policy(NamedTuple):
     """Those enabled, in the order of the settings."""
     max_reauth_ms: Mapping[str, int]
     """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not end."""
-    versions: Callable[[Request], Message]
+    versions: Callable[[RequestFrame], Message]
     """Answers ApiVersions, whatever version it came in."""
     now_ms: Callable[[], int]
     """The wall clock: credentials end by it."""
@@ -63,7 +63,7 @@ class Policy(NamedTuple):
 class Said(NamedTuple):
     """What comes of a frame."""
 
-    request: Request | None = None
+    request: RequestFrame | None = None
     """What ``answer`` answers; None where tokens travel raw."""
     answer: Message | bytes | None = None
     failure: str | None = None
@@ -136,7 +136,7 @@ class Gate:
             self._began_ms = now_ms
         return self._handshake(request)
 
-    def _versions(self, request: Request) -> Said:
+    def _versions(self, request: RequestFrame) -> Said:
         """Told once; an answer that says what was wrong with the question does not count."""
         if self.state is not State.FIRST:
             raise WireError("ApiVersions in the middle of a login")
@@ -145,7 +145,7 @@ class Gate:
             self.state = State.VERSIONS_TOLD
         return Said(request, answer)
 
-    def _handshake(self, request: Request) -> Said:
+    def _handshake(self, request: RequestFrame) -> Said:
         body = _decoded(request)
         enabled = list(self._policy.mechanisms)
         begin = self._policy.mechanisms.get(body.mechanism)
@@ -167,7 +167,7 @@ class Gate:
         except NotAuthentic as error:
             return error
 
-    def settle(self, request: Request | None, weighed: Weighed, now_ms: float) -> Said:
+    def settle(self, request: RequestFrame | None, weighed: Weighed, now_ms: float) -> Said:
         """What comes of a token; ``request``: what it came in, None where tokens travel raw."""
         try:
             raw, lifetime_ms = self._evaluated(weighed, now_ms)
@@ -177,7 +177,7 @@ class Gate:
             return Said(None, raw)
         return Said(request, SaslAuthenticateResponse(0, None, raw or b"", lifetime_ms))
 
-    def _failed(self, request: Request | None, error: NotAuthentic) -> Said:
+    def _failed(self, request: RequestFrame | None, error: NotAuthentic) -> Said:
         if isinstance(error, Unanswered) or (isinstance(error, Nameless) and (request is None or self._known)):
             return Said(request, failure=str(error))
         if request is None:
@@ -187,12 +187,12 @@ class Gate:
         answer = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error))
         return Said(request, answer, str(error), held_back=True)
 
-    def _token(self, request: Request, now_ms: float) -> Said:
+    def _token(self, request: RequestFrame, now_ms: float) -> Said:
         if request.key is not ApiKey.SASL_AUTHENTICATE:
             return Said(request, _illegal(request), f"{request.key.name} in the middle of a login", held_back=True)
         return self._heard(request, bytes(_decoded(request).auth_bytes), now_ms)
 
-    def _heard(self, request: Request | None, token: bytes, now_ms: float) -> Said:
+    def _heard(self, request: RequestFrame | None, token: bytes, now_ms: float) -> Said:
         assert self._exchange is not None
         if self._exchange.waits:
             return Said(request, token=token)
@@ -226,13 +226,13 @@ class Gate:
         return answer, lifetime_ms
 
 
-def _decoded(request: Request) -> Any:
+def _decoded(request: RequestFrame) -> Any:
     if request.version not in _VERSIONS[request.key]:
         raise WireError(f"{request.key.name} has no version {request.version}")
-    return compiler.decode(request_class(request.key), request.version, request.frame, request.body)[0]
+    return compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
 
 
-def _illegal(request: Request) -> Message | None:
+def _illegal(request: RequestFrame) -> Message | None:
     """What is said to a request out of place, without reading it; None where it would have to be read for that."""
     if request.version not in request_spec(request.key).versions:
         return None

@@ -10,18 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.log.machine import Effects, Ends, InTransaction, Machine, TransactionalMachine
-from ottla.log.state import txn_ends
-from ottla.log.verification import NO_TXN, Txn
+from ottla.log.machine import (
+    Effects,
+    StateMachine,
+    TransactionalStateMachine,
+    TransactionCompletion,
+    TransactionContext,
+)
+from ottla.log.state import iterate_end_markers
+from ottla.log.verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
-from ottla.wire.budget import Budget
-from ottla.wire.control import ControlType, end_of_transaction
+from ottla.wire.budget import DecodeBudget
+from ottla.wire.control import ControlRecordType, build_end_transaction_batch
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
-from ottla.wire.unread import READ_AT_ONCE
+from ottla.wire.unread import ELEMENTS_PER_YIELD
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
@@ -70,16 +76,18 @@ class Batch(NamedTuple):
 
     data: bytearray
     replay: Callable[[int], None]
-    txn: Txn = NO_TXN
+    txn: TxnAppendContext = NO_TXN_CONTEXT
 
 
-def batches(machine: Machine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int) -> Iterator[Batch]:
+def batches(
+    machine: StateMachine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int
+) -> Iterator[Batch]:
     """The batches of a turn, in their order.
 
     Raises:
         WireError: a record does not fit its schema.
     """
-    if isinstance(fx.txn, Ends):
+    if isinstance(fx.txn, TransactionCompletion):
         yield _end(machine, fx.txn, now_ms)
     elif fx.txn is not None:
         yield _of_transaction(machine, serde, fx.records, fx.txn, now_ms)
@@ -87,13 +95,15 @@ def batches(machine: Machine[R], serde: Serde[R], fx: Effects[R], limit_bytes: i
         yield from _plain(machine, serde, fx.records, limit_bytes, now_ms)
 
 
-def _plain(machine: Machine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int) -> Iterator[Batch]:
+def _plain(
+    machine: StateMachine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int
+) -> Iterator[Batch]:
     def batch(part: list[R]) -> Batch:
         def replay(offset: int) -> None:
             for index, record in enumerate(part):
                 machine.replay(offset + index, record)
 
-        return Batch(bytearray(r.build(raw, base_sequence=serde.base_sequence)), replay)
+        return Batch(bytearray(r.build_batch(raw, base_sequence=serde.base_sequence)), replay)
 
     raw: list[r.NewRecord] = []
     begin, size = 0, HEADER_BYTES
@@ -108,36 +118,38 @@ def _plain(machine: Machine[R], serde: Serde[R], records: list[R], limit_bytes: 
     yield batch(records[begin:])
 
 
-def _of_transaction(machine: Machine[R], serde: Serde[R], records: list[R], whose: InTransaction, now_ms: int) -> Batch:
-    assert isinstance(machine, TransactionalMachine)
+def _of_transaction(
+    machine: StateMachine[R], serde: Serde[R], records: list[R], whose: TransactionContext, now_ms: int
+) -> Batch:
+    assert isinstance(machine, TransactionalStateMachine)
 
     def replay(offset: int) -> None:
         for index, record in enumerate(records):
             machine.replay_pending(offset + index, whose.producer_id, record)
 
-    raw = r.build(
+    raw = r.build_batch(
         [r.NewRecord(*serde.encode(record), now_ms) for record in records],
         attributes=TRANSACTIONAL_BIT,
         producer_id=whose.producer_id,
         producer_epoch=whose.epoch,
         base_sequence=serde.base_sequence,
     )
-    return Batch(bytearray(raw), replay, Txn(whose.guard))
+    return Batch(bytearray(raw), replay, TxnAppendContext(whose.guard))
 
 
-def _end(machine: Machine[R], ends: Ends, now_ms: int) -> Batch:
-    assert isinstance(machine, TransactionalMachine)
-    commits = ends.end.kind == ControlType.COMMIT
+def _end(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> Batch:
+    assert isinstance(machine, TransactionalStateMachine)
+    commits = ends.marker.control_type == ControlRecordType.COMMIT
 
     def replay(_: int) -> None:
         machine.replay_end(ends.producer_id, commits=commits)
 
-    raw = end_of_transaction(ends.end, ends.producer_id, ends.epoch, now_ms)
-    return Batch(bytearray(raw), replay, Txn(version=ends.version))
+    raw = build_end_transaction_batch(ends.marker, ends.producer_id, ends.epoch, now_ms)
+    return Batch(bytearray(raw), replay, TxnAppendContext(transaction_version=ends.transaction_version))
 
 
 def replayed(
-    machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = LARGEST_BATCH_BYTES
+    machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = LARGEST_BATCH_BYTES
 ) -> Iterator[int]:
     """Tell a machine a batch of its log, record by record; gives the work done since, in bytes of key and value.
 
@@ -146,16 +158,16 @@ def replayed(
             ``limit_bytes`` once it is decompressed.
     """
     if header.is_control:
-        if isinstance(machine, TransactionalMachine):
-            for end in txn_ends(header, raw):
-                machine.replay_end(header.producer_id, commits=end.kind == ControlType.COMMIT)
+        if isinstance(machine, TransactionalStateMachine):
+            for end in iterate_end_markers(header, raw):
+                machine.replay_end(header.producer_id, commits=end.control_type == ControlRecordType.COMMIT)
         return
     replay = machine.replay
-    if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
+    if header.producer_id >= 0 and isinstance(machine, TransactionalStateMachine):
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
     first, next_offset = header.base_offset, header.next_offset
-    for record in r.iterate(raw, header, limit=limit_bytes, skips_headers=True):
+    for record in r.iterate_records(raw, header, limit=limit_bytes, skips_headers=True):
         if header.magic > 1 and not first <= record.offset < next_offset:
             raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
         if len(record.value or b"") < LARGE_VALUE_BYTES:
@@ -173,8 +185,8 @@ def decode_slices(cls: type[M], version: int, raw: bytes) -> Generator[None, Non
     Raises:
         WireError: the message is invalid, or would take far more memory than it has bytes.
     """
-    budget = Budget(DECODED_PER_BYTE * len(raw), keeps=True)
-    return (yield from compiler.decode_slices(cls, version, raw, _VERSION_BYTES, budget))[0]
+    budget = DecodeBudget(DECODED_PER_BYTE * len(raw), keeps=True)
+    return (yield from compiler.decode_job(cls, version, raw, _VERSION_BYTES, budget))[0]
 
 
 def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R | None]:
@@ -193,4 +205,4 @@ def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R 
             next(steps)
         except StopIteration as end:
             return serde.decode(key, value, end.value)
-        yield READ_AT_ONCE * ELEMENT_COST_BYTES
+        yield ELEMENTS_PER_YIELD * ELEMENT_COST_BYTES

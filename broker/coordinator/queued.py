@@ -13,7 +13,7 @@ from weakref import ref
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.storage import Fail
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
 
@@ -56,7 +56,7 @@ class Held(NamedTuple):
     end: int
     deadline_ms: float
     """On the monotonic clock: the wall clock may be set back meanwhile."""
-    replies: list[Reply]
+    replies: list[RequestReply]
     settle: Any
 
 

@@ -25,7 +25,7 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
-from ottla.log.machine import Machine
+from ottla.log.machine import StateMachine
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.disk import is_passing
@@ -57,7 +57,7 @@ class CoordinatorRuntime(Generic[R]):
         timers: Timers,
         fail: Fail,
         topic: str,
-        machine_of: Callable[[], Machine[R]],
+        machine_of: Callable[[], StateMachine[R]],
         serde: Serde[R],
         write_timeout_ms: int,
         *,
@@ -271,7 +271,7 @@ class CoordinatorRuntime(Generic[R]):
         return out
 
     async def _replay(self, shard: Shard[R], batches: list[tuple[BatchHeader, memoryview]]) -> None:
-        work, limit = 0, max(LARGEST_BATCH_BYTES, shard.replica.log.settings.max_message_bytes)
+        work, limit = 0, max(LARGEST_BATCH_BYTES, shard.replica.log.config.max_message_bytes)
         for header, raw in batches:
             work += BATCH_COST_BYTES
             for size in guarded(replayed(shard.machine, self._serde, header, raw, limit)):

@@ -31,8 +31,8 @@ from ottla.broker.coordinator.queued import Ground, Held, OpenTickets, Queued, S
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.replica.replica import Replica
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
-from ottla.log.validate import Origin
+from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
+from ottla.log.validate import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class Shard(Generic[R]):
         self,
         ground: Ground,
         replica: Replica,
-        machine: Machine[R],
+        machine: StateMachine[R],
         serde: Serde[R],
         out_of_step: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
@@ -85,11 +85,11 @@ class Shard(Generic[R]):
             StateError: the state machine cannot take up the state that was replayed.
         """
         fx = self._handle(Loaded())
-        at_once: list[Reply] = []
-        for part in guarded(chain([fx], fx.then or ())):
+        at_once: list[RequestReply] = []
+        for part in guarded(chain([fx], fx.continuation or ())):
             assert not part.records, "nothing is written before all is read"
             self._set(part.timers)
-            at_once += part.at_once
+            at_once += part.immediate_replies
             if part is not fx:
                 yield
         self.written = end
@@ -144,13 +144,13 @@ class Shard(Generic[R]):
     def _decide(self, event: Any) -> None:
         """Decide, append, replay, set timers, answer: in that order."""
         fx = self._handle(event)
-        self._give(fx.at_once)
+        self._give(fx.immediate_replies)
         error = self._write(fx)
         self._set(fx.timers)
         if not fx.records and fx.txn is None and isinstance(event, Settled):
             self._give(fx.replies)  # what they hung on is committed, or never will be
             fx.replies = []
-        if fx.then is None or error is not ErrorCode.NONE:
+        if fx.continuation is None or error is not ErrorCode.NONE:
             self._finish(fx, error)
         else:
             self._long = fx
@@ -179,10 +179,10 @@ class Shard(Generic[R]):
     async def _go_on(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
         try:
-            for part in guarded(iter(fx.then or ()), (ProtocolError,)):
-                assert part.then is None
-                assert part.settle is None, "only the whole has something to settle"
-                self._give(part.at_once)
+            for part in guarded(iter(fx.continuation or ()), (ProtocolError,)):
+                assert part.continuation is None
+                assert part.on_commit_outcome is None, "only the whole has something to settle"
+                self._give(part.immediate_replies)
                 error = self._write(part)
                 self._set(part.timers)
                 self._finish(part, error)
@@ -203,22 +203,22 @@ class Shard(Generic[R]):
         """Let a turn's answers go, or have them wait for the high watermark; an append may have moved that."""
         if error is not ErrorCode.NONE:
             self._give(fx.replies, told(error))
-            self._settle(fx.settle, told(error))
-        elif not fx.replies and fx.settle is None:
+            self._settle(fx.on_commit_outcome, told(error))
+        elif not fx.replies and fx.on_commit_outcome is None:
             pass
         elif self.is_committed and not self._held:
             self._give(fx.replies)
-            self._settle(fx.settle, ErrorCode.NONE)
+            self._settle(fx.on_commit_outcome, ErrorCode.NONE)
         else:
             deadline = self._ground.env.monotonic_ms() + self._ground.write_timeout_ms
-            self._held.append(Held(self.written, deadline, fx.replies, fx.settle))
+            self._held.append(Held(self.written, deadline, fx.replies, fx.on_commit_outcome))
             if len(self._held) == 1:
                 self._watch()
         self.advance()
 
-    def _give(self, replies: list[Reply], error: ErrorCode = ErrorCode.NONE) -> None:
+    def _give(self, replies: list[RequestReply], error: ErrorCode = ErrorCode.NONE) -> None:
         for reply in replies:
-            reply.ticket.give(reply.message if error is ErrorCode.NONE else ProtocolError(error))
+            reply.pending_request.give(reply.message if error is ErrorCode.NONE else ProtocolError(error))
 
     def _settle(self, what: Any, error: ErrorCode) -> None:
         if what is None:
@@ -242,7 +242,7 @@ class Shard(Generic[R]):
         assert self.state is State.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
-        now, limit = self._ground.env.now_ms(), self.replica.log.settings.max_message_bytes
+        now, limit = self._ground.env.now_ms(), self.replica.log.config.max_message_bytes
         try:
             for batch in guarded(batches(self.machine, self._serde, fx, limit, now)):
                 self._append(batch, now)
@@ -259,7 +259,7 @@ class Shard(Generic[R]):
     def _append(self, batch: Batch, now_ms: int) -> None:
         if self._ground.acks_all:
             self.replica.check_min_isr()
-        done = self.replica.append(batch.data, now_ms, Origin.COORDINATOR, txn=batch.txn)
+        done = self.replica.append(batch.data, now_ms, AppendOrigin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.written:
             # Somebody else has written to this partition: what is known here is not what the log says.
             logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
@@ -303,7 +303,7 @@ class Shard(Generic[R]):
             return ticket
         if self.is_committed:
             return None
-        self._finish(Effects(replies=[Reply(ticket, True)]), ErrorCode.NONE)
+        self._finish(Effects(replies=[RequestReply(ticket, True)]), ErrorCode.NONE)
         return ticket
 
     # ------------------------------------------------------------------ timers
@@ -311,15 +311,15 @@ class Shard(Generic[R]):
     def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.replica.topic, self.replica.partition, *key)
 
-    def _set(self, timers: list[Arm | Cancel]) -> None:
+    def _set(self, timers: list[ScheduleTimer | CancelTimer]) -> None:
         if self.state not in (State.LOADING, State.ACTIVE):
             return
         for timer in timers:
             key = self._key(timer.key)
-            if isinstance(timer, Arm):
+            if isinstance(timer, ScheduleTimer):
                 self._armings += 1
                 self._armed[key] = self._armings
-                self._ground.timers.arm(key, timer.at_ms, partial(self._fire, timer.key, self._armings))
+                self._ground.timers.arm(key, timer.deadline_ms, partial(self._fire, timer.key, self._armings))
             elif self._armed.pop(key, None) is not None:
                 self._ground.timers.cancel(key)
 
@@ -362,7 +362,7 @@ class Shard(Generic[R]):
         self.state = State.FAILED
         self._tickets.refuse(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
-    def _last_replies(self, event: Any) -> list[Reply]:
+    def _last_replies(self, event: Any) -> list[RequestReply]:
         """Return the replies to an event that ends something; none where the state machine raises."""
         try:
             return self._handle(event).replies
@@ -382,7 +382,7 @@ class Shard(Generic[R]):
         self._armed.clear()
         waiting = [*self._held]
         if self._long is not None:
-            waiting.append(Held(0, 0, self._long.replies, self._long.settle))
+            waiting.append(Held(0, 0, self._long.replies, self._long.on_commit_outcome))
         self._held.clear()
         self._long = None
         for held in waiting:

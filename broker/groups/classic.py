@@ -16,7 +16,7 @@ from ottla.broker.groups import static
 from ottla.broker.groups.promised import Promised
 from ottla.broker.groups.rebalance import Assigned, Fx, GroupSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
-from ottla.log.machine import SLICE, Arm, Cancel, Reply
+from ottla.log.machine import RECORDS_PER_STEP, CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
@@ -60,7 +60,7 @@ class ClassicGroups:
     def loaded(self, now_ms: int) -> Fx:
         """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
         self.is_loaded = True
-        return Fx(then=self._restore(now_ms)) if self.stored else Fx()
+        return Fx(continuation=self._restore(now_ms)) if self.stored else Fx()
 
     def _restore(self, now_ms: int) -> Iterator[Fx]:
         fx = Fx()
@@ -95,7 +95,7 @@ class ClassicGroups:
         if isinstance(what, static.Replaced):
             return static.replaced(self.groups.get(group_id), what, error, now_ms) or self.join(call, now_ms)
         if error is not ErrorCode.NONE:
-            fx.replies.append(Reply(call.ticket, rb.join_error(error, "", call.version)))
+            fx.replies.append(RequestReply(call.ticket, rb.join_error(error, "", call.version)))
             return fx
         self.groups.setdefault(group_id, Group(group_id, state_since_ms=now_ms))
         return self.join(call, now_ms)
@@ -129,7 +129,7 @@ class ClassicGroups:
         except ProtocolError as error:
             full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
             fx.replies.append(
-                Reply(call.ticket, rb.join_error(error.code, "" if full else request.member_id, call.version))
+                RequestReply(call.ticket, rb.join_error(error.code, "" if full else request.member_id, call.version))
             )
         return fx
 
@@ -141,7 +141,7 @@ class ClassicGroups:
             if request.member_id:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
             rb.store(Group(request.group_id, state_since_ms=now_ms), fx)
-            fx.settle = NewGroup(call)
+            fx.on_commit_outcome = NewGroup(call)
             return
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
@@ -177,9 +177,11 @@ class ClassicGroups:
             group.pending[new_id] = None
             for other, member_id in self._promised.add(group.id, new_id):
                 if other in self.groups and member_id in self.groups[other].pending:
-                    fx.timers.append(Arm(("session", other, member_id), now_ms))  # as if its session was over
-            fx.timers.append(Arm(("session", group.id, new_id), now_ms + request.session_timeout_ms))
-            fx.replies.append(Reply(call.ticket, rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version)))
+                    fx.timers.append(ScheduleTimer(("session", other, member_id), now_ms))  # as if its session was over
+            fx.timers.append(ScheduleTimer(("session", group.id, new_id), now_ms + request.session_timeout_ms))
+            fx.replies.append(
+                RequestReply(call.ticket, rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version))
+            )
         else:
             self._add(group, call, request, new_id, now_ms, fx)
 
@@ -195,9 +197,9 @@ class ClassicGroups:
         if state is GroupState.COMPLETING_REBALANCE and same:
             # Its answer got lost: give it the generation it is in.
             reply = rb.joined(group, member, members=member.id == group.leader)
-            fx.replies.append(Reply(call.ticket, reply))
+            fx.replies.append(RequestReply(call.ticket, reply))
         elif state is GroupState.STABLE and same and member.id != group.leader:
-            fx.replies.append(Reply(call.ticket, rb.joined(group, member, members=False)))
+            fx.replies.append(RequestReply(call.ticket, rb.joined(group, member, members=False)))
         else:
             rb.rejoin(group, member, call, fx)
             rb.rebalance(group, self.settings, now_ms, fx)
@@ -230,7 +232,7 @@ class ClassicGroups:
         try:
             self._sync(call, call.request, fx)
         except ProtocolError as error:
-            fx.replies.append(Reply(call.ticket, s.SyncGroupResponse(error_code=error.code)))
+            fx.replies.append(RequestReply(call.ticket, s.SyncGroupResponse(error_code=error.code)))
         return fx
 
     def _sync(self, call: Call, request: s.SyncGroupRequest, fx: Fx) -> None:
@@ -245,9 +247,9 @@ class ClassicGroups:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.pop(member.id, None)
         if not group.pending_sync:
-            fx.timers.append(Cancel(("sync", group.id)))
+            fx.timers.append(CancelTimer(("sync", group.id)))
         if group.state is GroupState.STABLE:
-            fx.replies.append(Reply(call.ticket, rb.synced(group, member)))
+            fx.replies.append(RequestReply(call.ticket, rb.synced(group, member)))
             return
         rb.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
         member.sync = call
@@ -280,7 +282,7 @@ class ClassicGroups:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except ProtocolError as error:
             code = error.code
-        fx.replies.append(Reply(call.ticket, hb.HeartbeatResponse(error_code=code)))
+        fx.replies.append(RequestReply(call.ticket, hb.HeartbeatResponse(error_code=code)))
         return fx
 
     def leave(self, call: Call, now_ms: int) -> Fx:
@@ -288,9 +290,9 @@ class ClassicGroups:
         request: lg.LeaveGroupRequest = call.request
         group = self.groups.get(request.group_id)
         response = lg.LeaveGroupResponse()
-        fx = Fx(replies=[Reply(call.ticket, response)])
+        fx = Fx(replies=[RequestReply(call.ticket, response)])
         rows = len(request.members) + (0 if group is None else len(group.members))
-        fx.follow(self._leaving(group, call, response, now_ms), rows)
+        fx.continue_with(self._leaving(group, call, response, now_ms), rows)
         return fx
 
     def _leaving(self, group: Group | None, call: Call, out: lg.LeaveGroupResponse, now_ms: int) -> Iterator[Fx]:
@@ -302,14 +304,14 @@ class ClassicGroups:
             code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one, fx)
             left = left or code is ErrorCode.NONE
             out.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
-            if number % SLICE == 0:
+            if number % RECORDS_PER_STEP == 0:
                 yield fx
                 fx = Fx()
         if call.version < 3:
             out.error_code, out.members = out.members[0].error_code, []
         if left and group is not None and group.state is not GroupState.EMPTY:
             rb.rebalance(group, self.settings, now_ms, fx)
-        yield from fx.flat()
+        yield from fx.flatten()
 
     def _leave_one(self, group: Group, one: lg.MemberIdentity, fx: Fx) -> ErrorCode:
         member_id = one.member_id

@@ -20,7 +20,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
-from ottla.log.machine import Machine
+from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class GroupCoordinator:
             streams_settings(config),
         )
 
-    def _machine(self) -> Machine[GroupRecord]:
+    def _machine(self) -> StateMachine[GroupRecord]:
         from ottla.broker.groups.machine import GroupMachine
 
         return GroupMachine(self.settings, self._image)

@@ -16,7 +16,7 @@ from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, GroupState, subscribed_topics
 from ottla.broker.groups.tombstones import tombstones_of
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 from ottla.wire.schema import ZERO_UUID
@@ -66,9 +66,9 @@ def delete_group(kinds: Kinds, ticket: Any, group_id: str) -> Fx:
     elif share is not None:
         from ottla.broker.groups.share import records as share_records
 
-        fx.lay(share_records.group_tombstones(share))
+        fx.add_records(share_records.group_tombstones(share))
     elif new_kind is not None:
-        fx.lay(chain(kinds.offsets.tombstones(group_id), tombstones_of(new_kind)))
+        fx.add_records(chain(kinds.offsets.tombstones(group_id), tombstones_of(new_kind)))
         if kinds.streams_group(group_id) is not None:
             kinds.streams.forget_delay(group_id, fx)
     elif classic is None and group_id not in kinds.groups.stored:  # whose first record may never be committed
@@ -77,8 +77,8 @@ def delete_group(kinds: Kinds, ticket: Any, group_id: str) -> Fx:
         code = ErrorCode.NON_EMPTY_GROUP
     else:
         end = GroupRecord(o.GroupMetadataKey(group_id), None)
-        fx.lay(chain(kinds.offsets.tombstones(group_id), [end]))
-    fx.replies.append(Reply(ticket, code))
+        fx.add_records(chain(kinds.offsets.tombstones(group_id), [end]))
+    fx.replies.append(RequestReply(ticket, code))
     return fx
 
 
@@ -88,14 +88,14 @@ def delete_offsets(kinds: Kinds, ticket: Any, group_id: str, partitions: list[tu
     classic = kinds.groups.groups.get(group_id)
     new_kind = _new_kind(kinds, group_id)
     if classic is None and new_kind is None:
-        fx.replies.append(Reply(ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
+        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
         return fx
     if classic is not None and classic.members and classic.protocol_type != CONSUMER:
-        fx.replies.append(Reply(ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
+        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
         return fx
     kept: set[str] = set()
-    fx.lay(_positions_of(kinds, group_id, partitions, kept))
-    fx.replies.append(Reply(ticket, kept))
+    fx.add_records(_positions_of(kinds, group_id, partitions, kept))
+    fx.replies.append(RequestReply(ticket, kept))
     return fx
 
 

@@ -21,7 +21,7 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState
 from ottla.broker.groups.static import Replaced
 from ottla.controller.image import Image
-from ottla.log.machine import Arm, Ends, InTransaction, Reply
+from ottla.log.machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import heartbeat as hb
@@ -56,7 +56,7 @@ class Commit(NamedTuple):
     retention_ms: int
     offsets: Iterable[NewOffset]
     version: int
-    txn: InTransaction | None = None
+    txn: TransactionContext | None = None
     """Within which transaction; None: they count at once."""
 
 
@@ -64,7 +64,7 @@ class EndTxn(NamedTuple):
     """A transaction ends in this partition, whether or not it has stored anything here; the answer is an error code."""
 
     ticket: Any
-    ends: Ends
+    ends: TransactionCompletion
 
 
 class DeleteGroup(NamedTuple):
@@ -229,7 +229,7 @@ class GroupMachine:
             case Commit():
                 return self._commit(event, now_ms)
             case EndTxn(ticket, ends):
-                return Fx(replies=[Reply(ticket, ErrorCode.NONE)], txn=ends)
+                return Fx(replies=[RequestReply(ticket, ErrorCode.NONE)], txn=ends)
             case DeleteGroup() | DeleteOffsets():
                 return self._delete(event)
             case OfShare() | OfStreams():
@@ -237,7 +237,7 @@ class GroupMachine:
                 try:
                     return event.rule(groups, event.ticket, now_ms)
                 except ProtocolError as error:
-                    return Fx(replies=[Reply(event.ticket, error.with_traceback(None))])
+                    return Fx(replies=[RequestReply(event.ticket, error.with_traceback(None))])
             case _:
                 raise AssertionError(event)
 
@@ -247,7 +247,7 @@ class GroupMachine:
         group_id: str = request.group_id
         if type(request) is j.JoinGroupRequest and not self.groups.settings.allows(request.session_timeout_ms):
             wrong = rb.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
-            return Fx(replies=[Reply(call.ticket, wrong)])  # whatever kind its group is of
+            return Fx(replies=[RequestReply(call.ticket, wrong)])  # whatever kind its group is of
         if self._streams is not None and group_id in self._streams.groups:
             from ottla.broker.groups.streams.others import handle as handle_other
 
@@ -277,19 +277,19 @@ class GroupMachine:
     def _loaded(self, now_ms: int) -> Fx:
         fx = self.groups.loaded(now_ms)
         if self._consumers is not None:
-            fx.then = chain(fx.then or (), self._consumers.restore(now_ms))
+            fx.continuation = chain(fx.continuation or (), self._consumers.restore(now_ms))
         if self._shares is not None:
-            fx.then = chain(fx.then or (), self._shares.restore(now_ms))
+            fx.continuation = chain(fx.continuation or (), self._shares.restore(now_ms))
         if self._streams is not None:
-            fx.then = chain(fx.then or (), self._streams.restore(now_ms))
-        fx.timers.append(Arm(("expire",), now_ms + self.settings.expiry_every_ms))
+            fx.continuation = chain(fx.continuation or (), self._streams.restore(now_ms))
+        fx.timers.append(ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms))
         return fx
 
     def _expire(self, now_ms: int) -> Fx:
         """Forget what has been kept long enough."""
-        fx = Fx(timers=[Arm(("expire",), now_ms + self.settings.expiry_every_ms)])
+        fx = Fx(timers=[ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms)])
         new_kinds: list[ConsumerGroup | StreamsGroup] = [*self.every_consumer(), *self.every_streams_group()]
-        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms, new_kinds))
+        fx.add_records(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms, new_kinds))
         return fx
 
     def _timer(self, key: tuple[str, ...], now_ms: int) -> Fx:
@@ -312,7 +312,7 @@ class GroupMachine:
             from ottla.broker.groups.deleting import positions_in
 
             shares = () if self._shares is None else self._shares.forget_topics(frozenset(event.gone.values()))
-            fx.lay(chain(shares, positions_in(self.offsets, event.gone)))
+            fx.add_records(chain(shares, positions_in(self.offsets, event.gone)))
         return fx
 
     def _delete(self, event: DeleteGroup | DeleteOffsets) -> Fx:
@@ -343,21 +343,21 @@ class GroupMachine:
                 event = event._replace(offsets=list(event.offsets))
                 offsets.check_commit(consumer, whose[0], event.generation, event.version, event.offsets, txn=txn)
         except ProtocolError as error:
-            fx.replies.append(Reply(event.ticket, error.code))
+            fx.replies.append(RequestReply(event.ticket, error.code))
             return fx
         if event.txn is not None:
             # Their records do not say which topic it was.
             nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
-            fx.lay(commit_records(event.group_id, nameless, now_ms, -1), event.txn)
-            fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
+            fx.add_records(commit_records(event.group_id, nameless, now_ms, -1), event.txn)
+            fx.replies.append(RequestReply(event.ticket, ErrorCode.NONE))
             return fx
         if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members.get(event.member_id)
             if member is not None:
                 rb.arm_session(group, member, now_ms, fx)
         expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
-        fx.lay(commit_records(event.group_id, event.offsets, now_ms, expire))
-        fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
+        fx.add_records(commit_records(event.group_id, event.offsets, now_ms, expire))
+        fx.replies.append(RequestReply(event.ticket, ErrorCode.NONE))
         return fx
 
     def replay(self, offset: int, record: GroupRecord) -> None:

@@ -77,9 +77,9 @@ def once_known(topics: Topics, cold: list[str], fx: Fx, go_on: Callable[[Fx], No
         yield from in_turns(topics.warm(cold))
         rest = Fx(records=records)
         go_on(rest)
-        yield from rest.flat()
+        yield from rest.flatten()
 
-    fx.follow(slices(), COLD_ROWS)
+    fx.continue_with(slices(), COLD_ROWS)
 
 
 def in_turns(work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE) -> Generator[Fx, None, R]:

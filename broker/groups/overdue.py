@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.groups.rebalance import Fx, Overdue
-from ottla.log.machine import Arm
+from ottla.log.machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
     """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupMachine`."""
     member = _member(machine, key)
     fx = _timer(machine, key, now_ms)
-    if member is not None and (fx.records or fx.then is not None):
-        fx.settle = Overdue(key, member)
+    if member is not None and (fx.records or fx.continuation is not None):
+        fx.on_commit_outcome = Overdue(key, member)
     return fx
 
 
@@ -42,7 +42,7 @@ def _timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
 def settled(machine: Any, what: Overdue, error: ErrorCode, now_ms: int) -> Fx:
     """Whether it could be written is known. Who is another by now has been heard of, or is gone."""
     again = error is not ErrorCode.NONE and _member(machine, what.key) is what.whose
-    return Fx(timers=[Arm(what.key, now_ms + RETRY_MS)] if again else [])
+    return Fx(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
 
 
 def _member(machine: Any, key: tuple[str, ...]) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings, ShareSettings, StreamsSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
-from ottla.log.machine import SLICE, Arm, Cancel, Effects, Reply
+from ottla.log.machine import RECORDS_PER_STEP, CancelTimer, Effects, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_records as o
@@ -75,12 +75,12 @@ def store(group: Group, fx: Fx) -> None:
 def arm_session(group: Group, member: Member, now_ms: int, fx: Fx) -> None:
     """A member has been heard of: its session begins anew."""
     wait = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
-    fx.timers.append(Arm(("session", group.id, member.id), now_ms + wait))
+    fx.timers.append(ScheduleTimer(("session", group.id, member.id), now_ms + wait))
 
 
 def cancel_session(group: Group, member_id: str, fx: Fx) -> None:
     """A member is gone: its session needs no end."""
-    fx.timers.append(Cancel(("session", group.id, member_id)))
+    fx.timers.append(CancelTimer(("session", group.id, member_id)))
 
 
 def join_error(code: ErrorCode, member_id: str, version: int) -> j.JoinGroupResponse:
@@ -93,7 +93,7 @@ def reply_join(group: Group, member: Member, message: Message, fx: Fx) -> None:
     """Answer the join a member waits in."""
     parked = group.park(member, None)
     if parked is not None:
-        fx.replies.append(Reply(parked.ticket, message))
+        fx.replies.append(RequestReply(parked.ticket, message))
 
 
 def refuse_join(group: Group, member: Member, code: ErrorCode, member_id: str, fx: Fx) -> None:
@@ -110,7 +110,7 @@ def refuse_sync(member: Member, code: ErrorCode, fx: Fx) -> None:
 def reply_sync(member: Member, message: Message, fx: Fx) -> None:
     """Answer the sync a member waits in."""
     if member.sync is not None:
-        fx.replies.append(Reply(member.sync.ticket, message))
+        fx.replies.append(RequestReply(member.sync.ticket, message))
         member.sync = None
 
 
@@ -165,7 +165,7 @@ def assign(group: Group, request: s.SyncGroupRequest, fx: Fx) -> None:
     given = {a.member_id: a.assignment for a in request.assignments}
     shares = {member_id: given.get(member_id, b"") for member_id in group.members}
     fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.stored(shares)))
-    fx.settle = Assigned(group.id, group.generation, shares)
+    fx.on_commit_outcome = Assigned(group.id, group.generation, shares)
 
 
 def assigned(group: Group, what: Assigned, error: ErrorCode, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
@@ -182,13 +182,13 @@ def assigned(group: Group, what: Assigned, error: ErrorCode, settings: GroupSett
 
 def spread(group: Group, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: Fx) -> None:
     """Give every member its share, or an error, and answer those who wait for it: their sessions begin anew."""
-    fx.follow(_spread(group, shares, error, now_ms), len(group.members))
+    fx.continue_with(_spread(group, shares, error, now_ms), len(group.members))
 
 
 def _spread(group: Group, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int) -> Iterator[Fx]:
     fx = Fx()
     for number, member in enumerate(group.members.values()):
-        if number and number % SLICE == 0:
+        if number and number % RECORDS_PER_STEP == 0:
             yield fx
             fx = Fx()
         member.assignment = shares.get(member.id, b"")
@@ -203,7 +203,7 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """Begin a rebalance: whoever waits for an assignment is told to come back, then all are waited for."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         spread(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
-    fx.timers.append(Cancel(("sync", group.id)))
+    fx.timers.append(CancelTimer(("sync", group.id)))
     group.pending_sync.clear()
     initial = group.state is GroupState.EMPTY
     group.become(GroupState.PREPARING_REBALANCE, now_ms)
@@ -213,9 +213,9 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
         first = settings.initial_rebalance_delay_ms
         group.initial_left_ms = max(group.rebalance_timeout_ms - first, 0)
         group.new_member_added = False
-        fx.timers.append(Arm(("join", group.id), now_ms + first))
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + first))
     else:
-        fx.timers.append(Arm(("join", group.id), now_ms + group.rebalance_timeout_ms))
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + group.rebalance_timeout_ms))
         maybe_complete_join(group, now_ms, fx)
 
 
@@ -250,7 +250,7 @@ def join_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> No
         group.new_member_added = False
         step = min(settings.initial_rebalance_delay_ms, left)
         group.initial_left_ms = max(left - step, 0)
-        fx.timers.append(Arm(("join", group.id), now_ms + step))
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + step))
         return
     complete_join(group, now_ms, fx)
 
@@ -258,8 +258,8 @@ def join_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> No
 def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """The next generation begins with those who came; dynamic members who did not are dropped."""
     group.initial_left_ms = None
-    fx.timers.append(Cancel(("join", group.id)))
-    fx.follow(_completed(group, now_ms), len(group.members))
+    fx.timers.append(CancelTimer(("join", group.id)))
+    fx.continue_with(_completed(group, now_ms), len(group.members))
 
 
 def _completed(group: Group, now_ms: int) -> Iterator[Fx]:
@@ -268,12 +268,12 @@ def _completed(group: Group, now_ms: int) -> Iterator[Fx]:
     for number, member_id in enumerate(absent, 1):
         cancel_session(group, member_id, fx)
         group.remove(member_id)
-        if number % SLICE == 0:
+        if number % RECORDS_PER_STEP == 0:
             yield fx
             fx = Fx()
     if group.members and not _leader_is_back(group):
         # Only static members are left and none has rejoined: keep waiting for one to lead.
-        fx.timers.append(Arm(("join", group.id), now_ms + max(group.rebalance_timeout_ms, LEAST_WAIT_MS)))
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + max(group.rebalance_timeout_ms, LEAST_WAIT_MS)))
         yield fx
         return
     group.generation += 1
@@ -287,14 +287,14 @@ def _completed(group: Group, now_ms: int) -> Iterator[Fx]:
     group.protocol = group.select_protocol()
     group.become(GroupState.COMPLETING_REBALANCE, now_ms)
     for number, member in enumerate(group.members.values()):
-        if number % SLICE == 0:  # the leader's answer is long: its slice begins with it
+        if number % RECORDS_PER_STEP == 0:  # the leader's answer is long: its slice begins with it
             yield fx
             fx = Fx()
         reply_join(group, member, joined(group, member, members=member.id == group.leader), fx)
         member.is_new = False
         arm_session(group, member, now_ms, fx)
         group.pending_sync[member.id] = None
-    fx.timers.append(Arm(("sync", group.id), now_ms + group.rebalance_timeout_ms))
+    fx.timers.append(ScheduleTimer(("sync", group.id), now_ms + group.rebalance_timeout_ms))
     yield fx
 
 
@@ -315,7 +315,7 @@ def sync_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> No
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     if group.pending_sync:
-        fx.follow(_too_late(group, settings, now_ms), len(group.members))
+        fx.continue_with(_too_late(group, settings, now_ms), len(group.members))
 
 
 def _too_late(group: Group, settings: GroupSettings, now_ms: int) -> Iterator[Fx]:
@@ -323,11 +323,11 @@ def _too_late(group: Group, settings: GroupSettings, now_ms: int) -> Iterator[Fx
     for number, member_id in enumerate(list(group.pending_sync), 1):
         cancel_session(group, member_id, fx)
         group.remove(member_id)
-        if number % SLICE == 0:
+        if number % RECORDS_PER_STEP == 0:
             yield fx
             fx = Fx()
     prepare(group, settings, now_ms, fx)
-    yield from fx.flat()
+    yield from fx.flatten()
 
 
 def take_out(group: Group, member: Member, fx: Fx) -> None:

@@ -11,7 +11,7 @@ from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState, Member
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_records as o
@@ -33,7 +33,7 @@ def replace(group: Group, call: Call, new_id: str, settings: GroupSettings, now_
     old_id = group.static_ids[request.group_instance_id]
     if group.state is GroupState.STABLE and _keeps_protocol(group, group.members[old_id], request):
         fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), _stored(group, request, old_id, new_id)))
-        fx.settle = Replaced(call, group.generation, old_id, new_id)
+        fx.on_commit_outcome = Replaced(call, group.generation, old_id, new_id)
         return
     _rename(group, call, old_id, new_id, now_ms, fx)
     rb.rebalance(group, settings, now_ms, fx)
@@ -84,7 +84,7 @@ def replaced(group: Group | None, what: Replaced, error: ErrorCode, now_ms: int)
         if group is not None and member is not None:
             reply = rb.joined(group, member, members=False)
             reply.error_code, reply.member_id = error, ""
-        return Fx(replies=[Reply(call.ticket, reply)])
+        return Fx(replies=[RequestReply(call.ticket, reply)])
     if group is None or member is None or (group.state, group.generation) != (GroupState.STABLE, what.generation):
         return None
     fx = Fx()

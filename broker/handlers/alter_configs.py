@@ -32,7 +32,7 @@ from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.java_values import parse_integer
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.framing import parse_request, request_slices
+from ottla.wire.framing import encode_request_job, parse_request
 
 _NAMES_SHOWN = 20
 _SIZE_BYTES = 4
@@ -86,7 +86,7 @@ def reframed(context: Context, request: Any) -> Steps[Context]:
     if not context.frame:
         return context
     head = parse_request(memoryview(context.frame))
-    frame = yield from request_slices(head.key, head.version, head.correlation_id, head.client_id, request)
+    frame = yield from encode_request_job(head.key, head.version, head.correlation_id, head.client_id, request)
     return replace(context, frame=frame[_SIZE_BYTES:])
 
 

@@ -21,7 +21,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _take(row: DeletableGroupResult, answer: Any) -> None:
@@ -58,7 +58,7 @@ def _states(context: Context, group_id: str) -> _States | None:
 
 
 def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
-    response, waits = DeleteGroupsResponse(results=Written(DeleteGroupsResponse, context.version)), Waits()
+    response, waits = DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)), Waits()
     for name in once(request.groups_names):
         yield None
         if name is None:

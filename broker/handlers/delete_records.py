@@ -28,7 +28,7 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 HIGH_WATERMARK = -1
 
@@ -54,12 +54,14 @@ def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
     replica = context.services.replicas.leader(topic, partition)
     log = replica.log
-    if log.settings.compact and not log.settings.delete:
+    if log.config.compact and not log.config.delete:
         raise ProtocolError(ErrorCode.POLICY_VIOLATION)
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return Row(DeleteRecordsPartitionResult(partition, -1), replica, log.raise_start(wanted), wanted)
+    return Row(
+        DeleteRecordsPartitionResult(partition, -1), replica, log.maybe_increment_log_start_offset(wanted), wanted
+    )
 
 
 def _drop(context: Context, rows: list[Row]) -> Steps[None]:
@@ -72,7 +74,7 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
     failed: set[PartitionLog] = set()
     for directory, logs in by_directory.items():
         try:
-            directory.note_starts(logs)
+            directory.write_log_start_offsets(logs)
         except OSError as error:
             context.services.fail(error, directory)
             failed.update(logs)
@@ -80,7 +82,7 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
         log = row.replica.log
         try:
             if row.raised and log not in failed and not log.closed:
-                yield from log.dropping_below_start(context.now_ms)
+                yield from log.delete_segments_below_start_job(context.now_ms)
                 row.replica.changed()
         except OSError as error:
             context.services.fail(error, log)
@@ -142,7 +144,11 @@ def _raise_or_refuse(context: Context, topic: str, part: DeleteRecordsPartition)
 
 
 def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRecordsResponse]:
-    response, told, raised = DeleteRecordsResponse(topics=Written(DeleteRecordsResponse, context.version)), [], []
+    response, told, raised = (
+        DeleteRecordsResponse(topics=StreamingArray(DeleteRecordsResponse, context.version)),
+        [],
+        [],
+    )
     for topic in request.topics:
         for part in topic.partitions:
             row = _raise_or_refuse(context, topic.name, part)
@@ -157,7 +163,7 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRec
         yield elsewhere
     each = iter(told)
     for topic in request.topics:
-        rows: list[DeleteRecordsPartitionResult] = Written(DeleteRecordsResponse, context.version)
+        rows: list[DeleteRecordsPartitionResult] = StreamingArray(DeleteRecordsResponse, context.version)
         for part in topic.partitions:
             row = next(each)
             if isinstance(row, Row):

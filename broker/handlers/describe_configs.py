@@ -45,7 +45,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 TYPES = {
     "UNKNOWN": 0,
@@ -227,7 +227,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
 
 
 def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
-    response = DescribeConfigsResponse(results=Written(DescribeConfigsResponse, context.version))
+    response = DescribeConfigsResponse(results=StreamingArray(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
     refused = False
     for resource in request.resources:

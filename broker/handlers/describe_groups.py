@@ -27,7 +27,7 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _members(group: Group) -> list[DescribedGroupMember]:
@@ -60,7 +60,7 @@ def _describe(context: Context, group: Group | None, group_id: str, *, other: bo
 
 
 def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
-    out, waits = DescribeGroupsResponse(groups=Written(DescribeGroupsResponse, context.version)), Waits()
+    out, waits = DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)), Waits()
     for group_id in once(request.groups):
         yield None
         if group_id is None:

@@ -26,11 +26,11 @@ from ottla.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerState]]:
-    active = Written(DescribeProducersResponse, context.version)
+    active = StreamingArray(DescribeProducersResponse, context.version)
     known = context.services.replicas.leader(topic, number).log.producers.producers
     for pid in list(known):
         p = known.get(pid)
@@ -43,13 +43,13 @@ def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerSta
 
 
 def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer]:
-    response = DescribeProducersResponse(topics=Written(DescribeProducersResponse, context.version))
+    response = DescribeProducersResponse(topics=StreamingArray(DescribeProducersResponse, context.version))
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
         wrong = None if known else name_error(topic.name)
         text = None if known else wrong or "This server does not host this topic-partition."
-        rows = Written(DescribeProducersResponse, context.version)
+        rows = StreamingArray(DescribeProducersResponse, context.version)
         before = asked[topic.name]
         for number in topic.partition_indexes:
             yield

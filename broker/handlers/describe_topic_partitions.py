@@ -26,7 +26,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 MAX_PARTITIONS = 2000
 
@@ -64,7 +64,9 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
         asked.add(topic_asked.name)
         yield
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
-        refused = DescribeTopicPartitionsResponse(topics=Written(DescribeTopicPartitionsResponse, context.version))
+        refused = DescribeTopicPartitionsResponse(
+            topics=StreamingArray(DescribeTopicPartitionsResponse, context.version)
+        )
         for topic_asked in request.topics:
             row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
             refused.topics.append(row)
@@ -74,7 +76,7 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
-    response = DescribeTopicPartitionsResponse(topics=Written(DescribeTopicPartitionsResponse, context.version))
+    response = DescribeTopicPartitionsResponse(topics=StreamingArray(DescribeTopicPartitionsResponse, context.version))
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield

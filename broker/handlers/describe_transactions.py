@@ -30,7 +30,7 @@ from ottla.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 E = ErrorCode
 
@@ -41,7 +41,7 @@ def handle(context: Context, request: DescribeTransactionsRequest) -> Answer:
 
 
 def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answer]:
-    rows = Written(DescribeTransactionsResponse, context.version)
+    rows = StreamingArray(DescribeTransactionsResponse, context.version)
     for transactional_id in once(request.transactional_ids):
         yield
         if transactional_id is None:

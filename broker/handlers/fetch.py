@@ -54,7 +54,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.schema import ZERO_UUID, Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 if TYPE_CHECKING:
     from ottla.broker.replica.throttle import Throttle
@@ -123,7 +123,7 @@ def _read(
         out.records = b"" if part is None else part
         # null, not empty, where the first batch does not fit: ``ReplicaManager.readFromLog`` (firstEntryIncomplete)
         if committed and (part is not None or limit <= 0 or want.fetch_offset >= upper):
-            aborted = log.aborted_in(part, want.fetch_offset) if part is not None else []
+            aborted = log.aborted_txns_in_slice(part, want.fetch_offset) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
         if follower >= 0:
             _arrived(context, reader, replica, want, out, arrives=arrives)
@@ -243,9 +243,9 @@ def handle(context: Context, request: FetchRequest) -> Answer:
 def _invalid(context: Context, request: FetchRequest) -> Steps[FetchResponse]:
     """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
-    response.responses = Written(FetchResponse, context.version)
+    response.responses = StreamingArray(FetchResponse, context.version)
     for topic in request.topics if context.version < TOPIC_IDS_SINCE else ():
-        rows: list[PartitionData] = Written(FetchResponse, context.version)
+        rows: list[PartitionData] = StreamingArray(FetchResponse, context.version)
         for part in topic.partitions:
             rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
             yield

@@ -81,7 +81,7 @@ def fetch_params(context: Context, request: FetchRequest, session: FetchContext,
 def diverging_epoch(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
     log = replica.log
-    epoch, end = log.epochs.end_offset_of(want.last_fetched_epoch, log.log_end_offset)
+    epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < want.last_fetched_epoch or end < want.fetch_offset:

@@ -18,7 +18,7 @@ from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 GROUP, TRANSACTION, SHARE = range(3)
 SHARE_SINCE = 6
@@ -77,7 +77,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Answer:
 
 
 def _each(context: Context, request: FindCoordinatorRequest) -> Steps[Answer]:
-    rows = Written(FindCoordinatorResponse, context.version)
+    rows = StreamingArray(FindCoordinatorResponse, context.version)
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))
         yield

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 
 from ottla.broker.server.dispatch import Context
-from ottla.log.validate import size_at
+from ottla.log.validate import batch_size
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import PartitionProduceData, TopicProduceData
@@ -37,7 +37,7 @@ def first_look(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
                 return TRANSACTIONAL
             continue
         try:
-            size_at(data)
+            batch_size(data)
         except ProtocolError as error:
             return error
     return None

@@ -13,14 +13,14 @@ From KIP-714.
 from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 
-ACCEPTED = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
+ACCEPTED = [CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY]
 """As Kafka prefers them."""
 _MOST_CHARS = 255
 

@@ -16,7 +16,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 class Kind(NamedTuple):
@@ -104,7 +104,7 @@ def _take(row: Any, answer: Any) -> None:
 
 
 def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:
-    out, waits = kind.response(groups=Written(kind.response, context.version)), Waits()
+    out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), Waits()
     described = kind.messages.DescribedGroup
     for group_id in once(request.group_ids):
         yield None

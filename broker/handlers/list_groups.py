@@ -22,7 +22,7 @@ from ottla.broker.turn import Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
 _SPELT = {"NotReady": "not_ready"}
@@ -56,7 +56,7 @@ def _known(names: Iterable[str], known: frozenset[str]) -> Waiting[set[str]]:
 
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
-    out, waits = ListGroupsResponse(groups=Written(ListGroupsResponse, context.version)), Waits()
+    out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), Waits()
     may_all = context.may(Operation.DESCRIBE, Resource.CLUSTER)
     states = yield from _known(request.states_filter, _STATES)
     types = yield from _known(request.types_filter, _TYPES)

@@ -23,7 +23,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.broker.unpacking import Unpackings
-from ottla.log.by_time import finding_by_time, finding_max_time
+from ottla.log.by_time import find_max_timestamp_job, find_offset_by_timestamp_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,7 +32,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
@@ -56,13 +56,13 @@ def _find(
                 raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return -1, upper, replica.leader_epoch
         case -2 | -4:
-            return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
+            return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
         case -5 | -6:
             return -1, -1, -1
         case -3:
-            found = yield from unpackings.steps(finding_max_time(log))
+            found = yield from unpackings.steps(find_max_timestamp_job(log))
         case _:
-            found = yield from unpackings.steps(finding_by_time(log, part.timestamp, log.log_end_offset))
+            found = yield from unpackings.steps(find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset))
     if found is not None and found.offset < upper:
         return found.timestamp_ms, found.offset, found.leader_epoch
     if unknown:
@@ -122,7 +122,7 @@ def _one(
 
 
 def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
-    response = ListOffsetsResponse(topics=Written(ListOffsetsResponse, context.version))
+    response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
@@ -132,7 +132,7 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
             yield None
         yield None
     for topic in request.topics:
-        rows: list[ListOffsetsPartitionResponse] = Written(ListOffsetsResponse, context.version)
+        rows: list[ListOffsetsPartitionResponse] = StreamingArray(ListOffsetsResponse, context.version)
         for part in topic.partitions:
             try:
                 row = yield from _one(context, topic.name, twice[topic.name], request, part)

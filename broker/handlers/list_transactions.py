@@ -27,7 +27,7 @@ from ottla.wire.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 MOST_BYTES = 1 << 17
 """A pattern may take so much memory, and with that so much time for an id."""
@@ -48,7 +48,7 @@ def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
         pattern = _pattern(request.transactional_id_pattern)
     except ProtocolError as error:
         return ListTransactionsResponse(error_code=error.code)
-    rows = Written(ListTransactionsResponse, context.version)
+    rows = StreamingArray(ListTransactionsResponse, context.version)
     for shard in shards:
         machine = machine_of(shard)
         for transactional_id in machine.ids():

@@ -51,4 +51,4 @@ def _most_bytes(context: Context, group_id: str) -> int:
     Raises:
         ProtocolError: the group is not served here.
     """
-    return context.services.groups.shard_of(group_id).replica.log.settings.max_message_bytes
+    return context.services.groups.shard_of(group_id).replica.log.config.max_message_bytes

@@ -32,7 +32,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 BY_ID_SINCE = 12
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -103,7 +103,9 @@ def _has_no_ids_yet(context: Context, wanted: MetadataRequestTopic) -> bool:
 
 def _refused(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
-    refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=Written(MetadataResponse, context.version))
+    refused = MetadataResponse(
+        error_code=ErrorCode.INVALID_REQUEST, topics=StreamingArray(MetadataResponse, context.version)
+    )
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
         yield
@@ -119,7 +121,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     services = context.services
     image = context.image
     response = MetadataResponse(
-        cluster_id=services.metadata.cluster_id, topics=Written(MetadataResponse, context.version)
+        cluster_id=services.metadata.cluster_id, topics=StreamingArray(MetadataResponse, context.version)
     )
     response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer)]
     alive = image.unfenced()

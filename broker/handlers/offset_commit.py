@@ -27,7 +27,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 class _Work:
@@ -48,7 +48,7 @@ class _Work:
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = OffsetCommitResponseTopic(
-                name, topic_id, Written(OffsetCommitResponse, self._context.version)
+                name, topic_id, StreamingArray(OffsetCommitResponse, self._context.version)
             )
             self.response.topics.append(row)
         return row

@@ -21,7 +21,7 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
@@ -43,7 +43,7 @@ def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
     for topic in request.topics:
         known = image.topics.get(topic.name)
         good = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in answer else ErrorCode.NONE
-        rows = Written(OffsetDeleteResponse, context.version)
+        rows = StreamingArray(OffsetDeleteResponse, context.version)
         for part in topic.partitions:
             is_there = known is not None and part.partition_index in known.partitions
             code = good if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

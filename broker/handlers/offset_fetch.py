@@ -29,7 +29,7 @@ from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 
@@ -90,7 +90,9 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
             continue
         if not reader.context.may(Operation.DESCRIBE, Resource.TOPIC, name):
             continue
-        topic = m.OffsetFetchResponseTopics(name, topic_id, Written(m.OffsetFetchResponse, reader.context.version))
+        topic = m.OffsetFetchResponseTopics(
+            name, topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+        )
         out.topics.append(topic)
         unstable = reader.unstable(offsets, group_id, name)
         yield from reader.rows(topic.partitions, list(stored), stored, topic_id, unstable)
@@ -104,7 +106,7 @@ def _some(
     failed = []
     for asked in wanted.topics or ():
         topic = m.OffsetFetchResponseTopics(
-            asked.name, asked.topic_id, Written(m.OffsetFetchResponse, reader.context.version)
+            asked.name, asked.topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
         )
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
@@ -197,7 +199,9 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
         yield None
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
         for wanted in asked or ():
-            topic = m.OffsetFetchResponseTopic(wanted.name, Written(m.OffsetFetchResponse, reader.context.version))
+            topic = m.OffsetFetchResponseTopic(
+                wanted.name, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+            )
             response.topics.append(topic)
             yield from reader.refused(topic.partitions, wanted.partition_indexes, out.error_code)
             yield None
@@ -209,7 +213,7 @@ def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
 
 
 def _answer(context: Context, request: m.OffsetFetchRequest) -> Waiting[Answer]:
-    response = m.OffsetFetchResponse(groups=Written(m.OffsetFetchResponse, context.version))
+    response = m.OffsetFetchResponse(groups=StreamingArray(m.OffsetFetchResponse, context.version))
     reader = _Reader(context, stable=request.require_stable)
     yield from (_read_old if context.version < 8 else _read_all)(reader, request, response)
     return response

@@ -21,14 +21,14 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _end_of(context: Context, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
     replica = context.services.replicas.any(topic, part.partition)
     replica.check_leads(part.current_leader_epoch)
     log = replica.log
-    epoch, end = log.epochs.end_offset_of(part.leader_epoch, log.log_end_offset)
+    epoch, end = log.epochs.end_offset_for(part.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, part.partition, epoch, end)
 
 
@@ -37,10 +37,10 @@ def _refused(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOf
 
 
 def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Answer]:
-    response = OffsetForLeaderEpochResponse(topics=Written(OffsetForLeaderEpochResponse, context.version))
+    response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
     for topic in request.topics:
         rows = yield from each(
-            Written(OffsetForLeaderEpochResponse, context.version),
+            StreamingArray(OffsetForLeaderEpochResponse, context.version),
             topic.partitions,
             partial(_end_of, context, topic.topic),
             _refused,

@@ -27,8 +27,15 @@ from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
-from ottla.log.validate import Checked, InvalidRecords, LookFirst, Looking, Origin, parse_single
-from ottla.log.verification import NO_TXN, Txn
+from ottla.log.validate import (
+    AppendOrigin,
+    RecordValidationError,
+    ValidatedBatch,
+    ValidationJob,
+    ValidationPending,
+    parse_single_batch,
+)
+from ottla.log.verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -41,7 +48,7 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.transactional import Confirmation
@@ -50,7 +57,7 @@ MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
 """So many records at fault are named in one answer."""
 _ACKS = (-1, 0, 1)
-_CLIENT = Origin.CLIENT
+_CLIENT = AppendOrigin.CLIENT
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -68,7 +75,7 @@ _WITHOUT_LOG_START = (
 
 def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
-    if isinstance(error, InvalidRecords) and error.record_errors:
+    if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message
         out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
     return out
@@ -80,7 +87,11 @@ def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica)
 
 
 def _append(
-    context: Context, replica: Replica, part: PartitionProduceData, checked: Checked | None, txn: Txn
+    context: Context,
+    replica: Replica,
+    part: PartitionProduceData,
+    checked: ValidatedBatch | None,
+    txn: TxnAppendContext,
 ) -> PartitionProduceResponse:
     """Append one partition's batch.
 
@@ -93,7 +104,7 @@ def _append(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {context.version} must have at least one record batch per partition",
         )
-    header = parse_single(data)
+    header = parse_single_batch(data)
     if header.attributes & 0x07 == 4 and context.version < MIN_ZSTD_VERSION:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -116,8 +127,8 @@ def _one(
     name: str | None,
     part: PartitionProduceData,
     acks: int,
-    checked: Checked | None = None,
-    txn: Txn = NO_TXN,
+    checked: ValidatedBatch | None = None,
+    txn: TxnAppendContext = NO_TXN_CONTEXT,
 ) -> tuple[PartitionProduceResponse, Replica | None]:
     replica = None
     try:
@@ -145,8 +156,8 @@ class _Later(NamedTuple):
     part: PartitionProduceData
     rows: list[PartitionProduceResponse]
     at: int
-    steps: Looking
-    txn: Txn
+    steps: ValidationJob
+    txn: TxnAppendContext
 
 
 class _Outcome:
@@ -167,12 +178,16 @@ class _Outcome:
         """What must be looked at first."""
 
     def take(
-        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
+        self,
+        name: str | None,
+        part: PartitionProduceData,
+        rows: list[PartitionProduceResponse],
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
         """Append one partition's batch, and give it its row."""
         try:
             row, replica = _one(self._context, name, part, self._request.acks, None, txn)
-        except LookFirst as first:
+        except ValidationPending as first:
             assert name is not None
             self.later.append(_Later(name, part, rows, len(rows), first.steps, txn))
             rows.append(PartitionProduceResponse(part.index))
@@ -229,7 +244,11 @@ class _Confirmed(_Outcome):
         self._confirmation = confirmation
 
     def take(
-        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
+        self,
+        name: str | None,
+        part: PartitionProduceData,
+        rows: list[PartitionProduceResponse],
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
         """Append one partition's batch where it may be, and give it its row."""
         at = name or "", part.index
@@ -323,7 +342,7 @@ def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
 
 def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError) -> Steps[None]:
     for topic in request.topic_data:
-        rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
+        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part in topic.partition_data:
             outcome.refuse(part, corrupt, rows)
             yield
@@ -362,9 +381,9 @@ async def _told(
 
 
 def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -> Steps[list[TopicProduceResponse]]:
-    out: list[TopicProduceResponse] = Written(ProduceResponse, context.version)
+    out: list[TopicProduceResponse] = StreamingArray(ProduceResponse, context.version)
     for topic, told in zip(request.topic_data, every, strict=True):
-        rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
+        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part, row in zip(topic.partition_data, told, strict=True):
             rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
             yield
@@ -382,7 +401,7 @@ async def _looked(
             checked = await context.services.unpackings.through(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
             return _one(context, one.name, one.part, request.acks, checked, one.txn)
-        except LookFirst as again:
+        except ValidationPending as again:
             steps = again.steps
         except ProtocolError as error:
             replica = context.services.replicas.get(one.name, one.part.index)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.turn import Steps, Waiting
 from ottla.wire.errors import ProtocolError
-from ottla.wire.written import KEPT
+from ottla.wire.written import BUFFERED_ELEMENTS
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -17,7 +17,7 @@ Waits = list[tuple[Ticket, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
 WAITS_AT_ONCE = 250
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
-assert WAITS_AT_ONCE <= KEPT
+assert WAITS_AT_ONCE <= BUFFERED_ELEMENTS
 
 
 def each(

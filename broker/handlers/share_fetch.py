@@ -188,7 +188,7 @@ class _Fetch:
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
-        aborted = aborted_among(batches, log.aborted_in(part, offset)) if self._committed else ()
+        aborted = aborted_among(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
         request = self._request
         asked = Asked(
             request.member_id or "", max_records, request.batch_size, strict=request.share_acquire_mode == STRICT

@@ -17,7 +17,7 @@ from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 Event = Callable[[Ticket, SharePartitionKey, Any], Any]
 Fill = Callable[[Any, Any], None]
@@ -47,7 +47,7 @@ def _each(
     prepared: Callable[[Any], Steps[None]] | None,
 ) -> Waiting[Message]:
     response_class, topic_class, row_class = kinds
-    response, waits = response_class(results=Written(response_class, context.version)), Waits()
+    response, waits = response_class(results=StreamingArray(response_class, context.version)), Waits()
     empty = False
     for topic in request.topics:
         empty = empty or (not len(topic.partitions) and doing != "initialize")
@@ -55,7 +55,7 @@ def _each(
     topics = [] if empty or not request.group_id else request.topics
     allowed = context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
     for topic in topics:
-        rows: list[Any] = Written(response_class, context.version)
+        rows: list[Any] = StreamingArray(response_class, context.version)
         for part in topic.partitions:
             row = row_class(part.partition)
             rows.append(row)

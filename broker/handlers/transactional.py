@@ -21,8 +21,8 @@ from ottla.broker.server.dispatch import Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
 from ottla.controller import acl
-from ottla.log.validate import parse_single
-from ottla.log.verification import Txn
+from ottla.log.validate import parse_single_batch
+from ottla.log.verification import TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import ProduceRequest
 
@@ -42,7 +42,7 @@ class Confirmation(NamedTuple):
     """What became of each partition that was asked about: refused, or with the proof for its append."""
 
     refused: Mapping[TopicPartition, ProtocolError]
-    txns: Mapping[TopicPartition, Txn]
+    txns: Mapping[TopicPartition, TxnAppendContext]
 
 
 class _Begun(NamedTuple):
@@ -76,7 +76,7 @@ def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
             if name is None or known is None or part.index not in known.partitions or not part.records:
                 continue
             try:
-                header = parse_single(part.records)
+                header = parse_single_batch(part.records)
             except ProtocolError:
                 continue
             if header.is_transactional and header.producer_id >= 0:

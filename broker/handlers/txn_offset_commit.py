@@ -23,11 +23,11 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.verification import Operation, Wanted
 from ottla.controller import acl
-from ottla.log.machine import InTransaction
+from ottla.log.machine import TransactionContext
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import txn_offset_commit as m
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 _ADDS_SINCE = 5
 _ABORTABLE_SINCE = 4
@@ -48,7 +48,7 @@ class _Work:
     def _tell(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
         row = self._rows.get(name)
         if row is None:
-            rows = Written(m.TxnOffsetCommitResponse, self._context.version)
+            rows = StreamingArray(m.TxnOffsetCommitResponse, self._context.version)
             row = self._rows[name] = m.TxnOffsetCommitResponseTopic(name, rows)
             self.response.topics.append(row)
         row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
@@ -110,7 +110,7 @@ class _Work:
         code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
         return code
 
-    async def _confirmed(self, at: tuple[str, int]) -> InTransaction:
+    async def _confirmed(self, at: tuple[str, int]) -> TransactionContext:
         """Have the transaction's coordinator confirm the group's partition.
 
         Raises:
@@ -127,7 +127,7 @@ class _Work:
         if code is not None:
             raise ProtocolError(code)
         confirmed = answer.txns.get(at)
-        return InTransaction(*whose, None if confirmed is None else confirmed.guard)
+        return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
 
     def take_in(self, verdict: ErrorCode) -> Steps[None]:
         """Give every position that was handed in the group's verdict."""

@@ -18,12 +18,12 @@ from ottla.broker.txn.marking import write_markers
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import write_txn_markers as m
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 
 def _refused(context: Context, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Steps[Answer]:
-    def rows() -> Written:
-        return Written(m.WriteTxnMarkersResponse, context.version)
+    def rows() -> StreamingArray:
+        return StreamingArray(m.WriteTxnMarkersResponse, context.version)
 
     response = m.WriteTxnMarkersResponse(rows())
     for marker in request.markers:

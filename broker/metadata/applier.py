@@ -113,6 +113,6 @@ class Applier:
         settings = self._config.log_settings(image, name)
         for number in topic.partitions:
             replica = self._replicas.get(name, number)
-            if replica is not None and replica.log.settings != settings:
-                replica.log.update_settings(settings)
+            if replica is not None and replica.log.config != settings:
+                replica.log.update_config(settings)
             await turn.step()

@@ -12,7 +12,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.storage import Storage
 from ottla.controller.format import format_directory, known_voters
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 
 
 class NotFormatted(Exception):
@@ -36,7 +36,7 @@ def remembered(storage: Storage, config: NodeConfig) -> tuple[Endpoint, ...]:
 
 def make_identity(
     storage: Storage, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
-) -> Identity:
+) -> MetaProperties:
     """Format new directories as a cluster of this one node.
 
     Raises:

@@ -19,7 +19,7 @@ from ottla.peers.access import Access
 from ottla.peers.client import Channel, Standing
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
@@ -103,7 +103,7 @@ def _inner_answer(asked: Buffer, data: bytes) -> Steps[Message]:
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
         if header.correlation_id != request.correlation_id:
             raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
-        steps = compiler.decode_slices(response_class(key), version, data, pos, Budget(_BELIEVED_BYTES, keeps=True))
+        steps = compiler.decode_job(response_class(key), version, data, pos, DecodeBudget(_BELIEVED_BYTES, keeps=True))
         answer: Message = (yield from steps)[0]
     except WireError as error:
         logger.warning("the controller's answer to %s: %s", key.name, error)

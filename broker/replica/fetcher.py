@@ -27,7 +27,7 @@ from ottla.broker.replica.following import (
 from ottla.broker.replica.leader_line import EARLIEST, LATEST, LeaderLine, World, fetch_version, leaders_offset
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.log.rebuild import producers_below
+from ottla.log.rebuild import producer_state_below_job
 from ottla.peers.client import Disconnected
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
@@ -90,7 +90,7 @@ class Fetcher:
         self._behind.add(key)
         if replica.is_in_doubt:
             self._doubtful[key] = self._world.env.monotonic_ms() + IN_DOUBT_MS
-        self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
+        self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest_epoch(), log.log_start_offset)
         self._hold_unsynced(key, replica)
         self._news.set()
 
@@ -174,7 +174,7 @@ class Fetcher:
     def _hold_unsynced(self, key: Key, replica: Replica) -> None:
         """Whoever fetches from an offset says that it keeps what is before, which a killed process left unsynced."""
         log = replica.log
-        if log.log_end_offset - log.recovery_point >= log.settings.flush_messages:
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unsynced[key] = False
         else:
             self._unsynced.pop(key, None)
@@ -257,7 +257,7 @@ class Fetcher:
                         nursery.start_soon(self._sync, taken)
                         return
                 case Diverged(_, epoch, end):
-                    own = log.epochs.end_offset_of(epoch, log.log_end_offset)
+                    own = log.epochs.end_offset_for(epoch, log.log_end_offset)
                     nursery.start_soon(self._diverged, taken, where_to_cut(epoch, end, own, log.log_end_offset).offset)
                     return
                 case OutOfRange():
@@ -265,7 +265,7 @@ class Fetcher:
                         nursery.start_soon(self._diverged, taken, offset)
                         return
         except ProtocolError as error:
-            logger.error("%s: what broker %d sent is refused: %s", log.in_words(), self._leader_id, error)
+            logger.error("%s: what broker %d sent is refused: %s", log.describe(), self._leader_id, error)
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._following.broke(key)
             else:
@@ -281,7 +281,7 @@ class Fetcher:
 
     def _stands(self, key: Key, replica: Replica) -> None:
         log = replica.log
-        self._following.stands(key, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
+        self._following.stands(key, log.log_end_offset, log.epochs.latest_epoch(), log.log_start_offset)
 
     def _later(self, taken: Taken) -> None:
         """Ask again in a while, from where the log ends: some of the answer may be in it."""
@@ -326,9 +326,9 @@ class Fetcher:
         while log is not taken.replica.log and not taken.replica.log.closed:  # it may have moved to another directory
             log = taken.replica.log
             try:
-                job = log.begin_sync(log.log_end_offset)
+                job = log.start_flush(log.log_end_offset)
                 await self._world.env.in_thread(job, Lane.SYNC)
-                log.finish_sync(job)
+                log.complete_flush(job)
             except OSError as error:
                 if log is taken.replica.log and not is_passing(error):
                     self._broke(taken, error)
@@ -356,8 +356,8 @@ class Fetcher:
     async def _cut(self, taken: Taken, offset: int) -> None:
         """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
         log, producers = taken.replica.log, None
-        if log.producers.producers or log.producers.ended_at >= offset:
-            producers = await Turn(self._world.env, BESIDE_MS).through(producers_below(log, offset))
+        if log.producers.producers or log.producers.last_txn_end_offset >= offset:
+            producers = await Turn(self._world.env, BESIDE_MS).through(producer_state_below_job(log, offset))
             if not self._is_ours(taken) or taken.replica.log is not log:
                 return
         if offset < log.high_watermark:
@@ -379,6 +379,6 @@ class Fetcher:
         start = await leaders_offset(self._line, self._world, *where, EARLIEST)
         if self._is_ours(taken) and start > replica.log.log_end_offset:
             logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
-            replica.log.start_over_at(start, self._world.env.now_ms())
+            replica.log.truncate_fully_and_start_at(start, self._world.env.now_ms())
             replica.changed()
         return None

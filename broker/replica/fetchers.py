@@ -151,5 +151,5 @@ def _begin(replica: Replica, now_ms: int) -> None:
         OSError: the disk failed.
     """
     log = replica.log
-    if log.epochs.latest() < 0 and log.log_end_offset > log.high_watermark:
+    if log.epochs.latest_epoch() < 0 and log.log_end_offset > log.high_watermark:
         log.truncate_to(log.high_watermark, now_ms)

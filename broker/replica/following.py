@@ -333,7 +333,7 @@ def where_to_cut(epoch: int, end: int, own: tuple[int, int], log_end: int) -> Cu
     """How a log that diverged meets the leader's (R320).
 
     ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
-    (`log.epochs.LeaderEpochs.end_offset_of`): the largest epoch not above it with its end, (-1, -1) for an epoch above
+    (`log.epochs.LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
     all of this log, or before it knew of any.
     """
     own_epoch, own_end = own

@@ -32,7 +32,7 @@ def looking(replicas: Iterable[Replica]) -> Steps[Health]:
         state = replica.state
         if type(state) is Leading:
             in_sync = len(state.in_sync)
-            least = state.effective_min_isr(replica.log.settings.min_insync_replicas)
+            least = state.effective_min_isr(replica.log.config.min_insync_replicas)
             out.leading += 1
             out.under_replicated += in_sync <= len(state.followers)
             out.under_min_isr += in_sync < least

@@ -26,7 +26,7 @@ from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import NO_LEADER, Image, Partition, Topic
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
@@ -47,7 +47,7 @@ class Job(NamedTuple):
     number: int
     topic_id: bytes
     directory: LogDirectory
-    settings: LogSettings
+    settings: LogConfig
 
     @property
     def at(self) -> TopicPartition:
@@ -64,7 +64,7 @@ def make(jobs: list[Job], now_ms: int) -> list[PartitionLog | OSError]:
         try:
             if path in broken:
                 raise broken[path]
-            out.append(job.directory.make_partition(job.topic, job.number, job.topic_id, job.settings, now_ms))
+            out.append(job.directory.create_partition_files(job.topic, job.number, job.topic_id, job.settings, now_ms))
         except FileExistsError as error:  # nothing is wrong with the disk, only this place is taken
             out.append(error)
         except OSError as error:
@@ -101,7 +101,7 @@ class Making:
         self._progress = trio.Event()
         self._untidied = 0
         self._settings_image: Image | None = None
-        self._known_settings: dict[str, LogSettings] = {}
+        self._known_settings: dict[str, LogConfig] = {}
         self.starting = True
         """Until the first image is applied: what is not found then may lie in a directory that has failed."""
         self.on_grown: Callable[[], None] = lambda: None
@@ -226,7 +226,7 @@ class Making:
             self._tell()
         return jobs if picked else None
 
-    def _settings(self, topic: str) -> LogSettings:
+    def _settings(self, topic: str) -> LogConfig:
         """A topic's settings in the newest image, made once for all its partitions."""
         if self._settings_image is not self._replicas.image:
             self._settings_image, self._known_settings = self._replicas.image, {}
@@ -301,7 +301,7 @@ class Making:
                 self._lost(job)
             return False
         try:
-            job.directory.adopt(log)
+            job.directory.add_log(log)
         except OSError as error:
             log.close_files()
             self._fail(error, job.directory)
@@ -313,7 +313,7 @@ class Making:
         replicas.host(log, job.topic_id)
         settings = self._settings(at[0])
         if settings is not job.settings:
-            log.update_settings(settings)  # they changed meanwhile
+            log.update_config(settings)  # they changed meanwhile
         replicas.follow(at, topic.partitions[at[1]])
         self._untidied += 1
         if self._untidied >= ENOUGH_TO_TIDY:

@@ -74,7 +74,7 @@ class Mover:
 
     def go_on(self, replica: Replica) -> None:
         """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
-        replica.log.moves(begins=True)
+        replica.log.set_has_future_log(begins=True)
         move = Move(replica, self._replicas.futures[replica.topic, replica.partition])
         self._turns.add(move)
         self._news.set()
@@ -99,7 +99,7 @@ class Mover:
                 await self._step(move)
             except (ProtocolError, WireError) as error:
                 if not move.refused:
-                    logger.error("%s cannot be copied: %s", move.current.in_words(), error)
+                    logger.error("%s cannot be copied: %s", move.current.describe(), error)
                 move.refused = move.is_held_up = True
                 self._put_off(move, RETRY_MS)
             except OSError as error:
@@ -171,11 +171,11 @@ class Mover:
     def _align(self, move: Move) -> bool:
         """Take off the copy what the log does not have any more; says whether that could be done."""
         current, future = move.current, move.future
-        if future.settings is not current.settings:
-            future.update_settings(current.settings)
+        if future.config is not current.config:
+            future.update_config(current.config)
         try:
-            f.align(future, current, self._env.now_ms(), was_cut=move.cuts != current.truncations)
-            f.follow(future, current, self._env.now_ms())
+            f.truncate_to_common(future, current, self._env.now_ms(), was_cut=move.cuts != current.truncations)
+            f.follow_offsets(future, current, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, future)
             return False
@@ -199,7 +199,7 @@ class Mover:
             return
         current, cuts = move.current, move.cuts
         try:
-            piece = f.next_piece(move.future, current, self._piece_bytes)
+            piece = f.read_missing(move.future, current, self._piece_bytes)
             raw = b"" if piece is None else await self._env.in_thread(piece.read, Lane.FILES)
         except OSError as error:
             self._broke(move, error, current)
@@ -207,7 +207,7 @@ class Mover:
         if not self._is_alive(move) or move.current is not current or cuts != current.truncations:
             return
         if not raw:
-            raise f.nothing_there(move.future, current)  # somebody cut its file short
+            raise f.missing_data_error(move.future, current)  # somebody cut its file short
         if self._take(move, raw) and move.unsynced >= SYNC_EVERY_BYTES:
             await self._sync(move)
 
@@ -216,7 +216,7 @@ class Mover:
         self._throttle.count(len(raw), self._env.monotonic_ms())
         move.unsynced += len(raw)
         try:
-            f.take_piece(move.future, move.current, raw, self._env.now_ms())
+            f.append_missing(move.future, move.current, raw, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, move.future)
             return False
@@ -227,23 +227,23 @@ class Mover:
         """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
         future = move.future
         try:
-            job = future.begin_sync(future.log_end_offset)
+            job = future.start_flush(future.log_end_offset)
             await self._env.in_thread(job, Lane.SYNC)
-            future.finish_sync(job)
+            future.complete_flush(job)
         except OSError as error:
             self._broke(move, error, future)
             return False
         move.unsynced = 0
         if not self._is_alive(move):
             return False
-        future.park()
+        future.close_idle_files()
         return True
 
     async def _note(self, move: Move) -> bool:
         """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
         here = self._storage.of(move.future)
-        move.future.note_compacted(move.current.cleaner_point)  # it forgets where it begins anew, or is cut
-        if here.knows_compacted(move.future):
+        move.future.raise_cleaner_offset(move.current.cleaner_offset)  # it forgets where it begins anew, or is cut
+        if here.is_cleaner_offset_synced(move.future):
             return True
         try:
             await note_compaction(self._env, self._storage, here)
@@ -273,7 +273,7 @@ class Mover:
             ProtocolError, WireError: the log is damaged.
         """
         current, future = move.current, move.future
-        current.leaves(begins=True)
+        current.set_being_replaced(begins=True)
         self._put_off(move, SOON_MS)
         here = self._storage.of(future)
         try:
@@ -282,11 +282,11 @@ class Mover:
                     return
                 if not self._catch_up(move):
                     return
-                if future.recovery_point >= current.recovery_point and here.knows_compacted(future):
+                if future.recovery_point >= current.recovery_point and here.is_cleaner_offset_synced(future):
                     self._swap(move)
                     break
         finally:
-            current.leaves(begins=False)
+            current.set_being_replaced(begins=False)
         if move.current is future:
             await self._settle(self._storage.of(current), here)
 
@@ -301,7 +301,7 @@ class Mover:
         current, future = move.current, move.future
         while future.log_end_offset < current.log_end_offset:
             try:
-                piece = f.next_piece(future, current, self._piece_bytes)
+                piece = f.read_missing(future, current, self._piece_bytes)
                 raw = b"" if piece is None else piece.read()
             except OSError as error:
                 self._broke(move, error, current)
@@ -316,7 +316,7 @@ class Mover:
     def _close_gap(self, move: Move) -> bool:
         """The rest of the log is a hole; says whether the copy could be told. Raises ProtocolError: it is none."""
         try:
-            f.close_gap(move.future, move.current, self._env.now_ms())
+            f.skip_compacted_tail(move.future, move.current, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, move.future)
             return False
@@ -329,7 +329,7 @@ class Mover:
         current, future = move.current, move.future
         here = self._storage.of(future)
         try:
-            f.take_place(here, future, current, self._env.now_ms())
+            f.replace_current_with_future_log(here, future, current, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, future)
             return
@@ -344,7 +344,9 @@ class Mover:
             if directory.path in self._storage.failed:
                 continue
             try:
-                directory.starts.settled(await self._env.in_thread(directory.starts.settling(), Lane.SYNC))
+                directory.log_start_checkpoint.complete_sync(
+                    await self._env.in_thread(directory.log_start_checkpoint.prepare_sync(), Lane.SYNC)
+                )
                 if directory is there:
                     await note_compaction(self._env, self._storage, directory)
             except OSError as error:

@@ -18,7 +18,7 @@ from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
-from ottla.log.names import DELETE, FUTURE
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.wire.errors import ErrorCode
 from ottla.world.env import Env, Lane
 
@@ -53,7 +53,7 @@ class Moves:
 
     async def _alter(self, at: TopicPartition, path: str) -> ErrorCode:
         storage, replicas = self._storage, self._replicas
-        if len(f.future_name(*at, self._tag())) > f.LONGEST_NAME:
+        if len(f.future_dir_name(*at, self._tag())) > f.MAX_DIR_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         target = storage.at(path)
         if target is None:
@@ -89,22 +89,22 @@ class Moves:
     async def _begin(self, replica: Replica, target: LogDirectory) -> ErrorCode:
         """Make an empty copy, in a thread."""
         log, now_ms, tag = replica.log, self._env.now_ms(), self._tag()
-        about = (log.topic, log.partition, replica.topic_id, log.settings, now_ms, tag)
-        path = f"{target.path}/{f.future_name(log.topic, log.partition, tag)}"
+        about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
+        path = f"{target.path}/{f.future_dir_name(log.topic, log.partition, tag)}"
         try:
-            future = await self._env.in_thread(partial(f.make_future, target, *about), Lane.FILES)
+            future = await self._env.in_thread(partial(f.create_future_log, target, *about), Lane.FILES)
             future.close_files()  # it may have to wait long for its turn
             if target.path in self._storage.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._replicas.get(log.topic, log.partition) is not replica:
                 await self._take_back(path, target)  # it went, and another of that name may be in this directory
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            target.adopt(future)
+            target.add_log(future)
         except OSError as error:
             self._fail(error, target)
             await self._take_back(path, target)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        future.note_compacted(replica.log.cleaner_point)
+        future.raise_cleaner_offset(replica.log.cleaner_offset)
         self._replicas.futures[replica.topic, replica.partition] = future
         logger.info("%s moves from %s to %s", log.label, self._storage.of(log).path, target.path)
         self._mover.go_on(replica)
@@ -114,7 +114,7 @@ class Moves:
         """What there is of a copy that was refused goes for good: a later start would go on with it."""
         if target.path in self._storage.failed:
             return
-        doomed = f"{path.removesuffix(FUTURE)}{DELETE}"
+        doomed = f"{path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
         try:
             if self._env.disk.exists(path):
                 self._env.disk.rename(path, doomed)

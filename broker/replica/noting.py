@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.replica.storage import Storage
-from ottla.log.aside import aside_is_synced, take_aside, write_aside
+from ottla.log.aside import on_checkpoint_synced, replace_checkpoint, write_temporary_file
 from ottla.log.directory import LogDirectory
 from ottla.world.env import Env, Lane
 
@@ -31,10 +31,10 @@ async def note_compaction(env: Env, storage: Storage, directory: LogDirectory) -
     """
     writings = 0
     async with storage.noting[directory.path]:
-        while writings < WRITINGS and (points := directory.cleaner_points()) != directory.noted_cleaner_points:
-            before = directory.written_cleaner_points
-            await env.in_thread(partial(write_aside, directory, points), Lane.SYNC)
-            if take_aside(directory, points, before):  # else there is something newer to write
+        while writings < WRITINGS and (points := directory.cleaner_offsets()) != directory.synced_cleaner_offsets:
+            before = directory.written_cleaner_offsets
+            await env.in_thread(partial(write_temporary_file, directory, points), Lane.SYNC)
+            if replace_checkpoint(directory, points, before):  # else there is something newer to write
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
-                aside_is_synced(directory, points)
+                on_checkpoint_synced(directory, points)
                 writings += 1

@@ -21,10 +21,10 @@ from ottla.broker.replica.partition import (
     State,
 )
 from ottla.controller.image import Partition
-from ottla.log.partition_log import Appended, PartitionLog
-from ottla.log.validate import Checked, Origin
-from ottla.log.verification import NO_TXN, Txn
-from ottla.wire.batch import BatchHeader, span
+from ottla.log.partition_log import LogAppendInfo, PartitionLog
+from ottla.log.validate import AppendOrigin, ValidatedBatch
+from ottla.log.verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.wire.batch import BatchHeader, offset_range
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 
@@ -191,25 +191,25 @@ class Replica:
             ProtocolError: NOT_ENOUGH_REPLICAS.
         """
         state = self.state
-        if type(state) is Leading and state.is_under_min_isr(self.log.settings.min_insync_replicas):
+        if type(state) is Leading and state.is_under_min_isr(self.log.config.min_insync_replicas):
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def has_enough(self) -> bool:
         """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
         state = self.state
-        return type(state) is Leading and state.has_enough_for(self.log.settings.min_insync_replicas)
+        return type(state) is Leading and state.has_enough_for(self.log.config.min_insync_replicas)
 
     def append(
         self,
         data: bytearray | memoryview,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         header: BatchHeader | None = None,
-        checked: Checked | None = None,
+        checked: ValidatedBatch | None = None,
         *,
         at_once: bool = True,
-        txn: Txn = NO_TXN,
-    ) -> Appended:
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
+    ) -> LogAppendInfo:
         """Append as leader; the high watermark moves as far as it may. ``header`` and the rest: as
         `PartitionLog.append_as_leader`.
 
@@ -222,7 +222,7 @@ class Replica:
             if not self.is_alone:
                 self._wake(self._end_key)
                 self._tell(more=True)
-            if log.unflushed_records >= log.settings.flush_messages:
+            if log.unflushed_records >= log.config.flush_messages:
                 self._flush_due(self)  # counts once it is on the disk
             elif not self.flushing:
                 self.advance(log.log_end_offset, now_ms)
@@ -234,7 +234,7 @@ class Replica:
         Where answers wait for the disk it counts once it is synced: a batch sent again is answered for the old one.
         """
         log = self.log
-        if log.log_end_offset - log.recovery_point < log.settings.flush_messages:
+        if log.log_end_offset - log.recovery_point < log.config.flush_messages:
             self.flushed(log.log_end_offset, now_ms)
             return
         self.flushed(log.recovery_point, now_ms)
@@ -252,7 +252,7 @@ class Replica:
                 log.log_end_offset,
                 now_ms,
                 self._rules.lag_max_ms,
-                log.settings.min_insync_replicas,
+                log.config.min_insync_replicas,
                 self._rules.eligible,
             )
         if committed is None or not log.set_high_watermark(committed):
@@ -371,20 +371,20 @@ class Replica:
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
         """
-        assert type(self.state) is Following, self.log.in_words()
+        assert type(self.state) is Following, self.log.describe()
         log = self.log
         if log.log_end_offset == log.log_start_offset:
             self._begin_with(raw, now_ms)
         log.append_as_follower(raw, now_ms)
-        return log.unflushed_records >= log.settings.flush_messages
+        return log.unflushed_records >= log.config.flush_messages
 
     def _begin_with(self, raw: Buffer, now_ms: int) -> None:
         """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
         and its start follows (``Partition.appendRecordsToFollowerOrFutureReplica``).
         """
-        first, last = span(raw)
+        first, last = offset_range(raw)
         if first < self.log.log_end_offset <= last:
-            self.log.start_over_at(first, now_ms)
+            self.log.truncate_fully_and_start_at(first, now_ms)
 
     def follow_offsets(self, high_watermark: int, log_start: int) -> None:
         """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches
@@ -395,6 +395,6 @@ class Replica:
         """
         log = self.log
         self.lag = max(high_watermark - log.log_end_offset, 0)
-        if log.follow_high_watermark(high_watermark) | log.raise_start(log_start):
+        if log.follow_high_watermark(high_watermark) | log.maybe_increment_log_start_offset(log_start):
             self._wake(self._fetch_key)
             self._wake(self._hw_key)  # who waits for what this node took when it led

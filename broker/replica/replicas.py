@@ -17,10 +17,10 @@ from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
 from ottla.log.directory import LogDirectory
-from ottla.log.listing import holds_partition, list_foreign, list_marked_dirs, remove_partition
-from ottla.log.names import DELETE, FUTURE, STRAY
+from ottla.log.listing import contains_partition_files, delete_partition_dir, list_foreign_entries, list_suffixed_dirs
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.disk import is_passing
 from ottla.world.env import Env
@@ -176,16 +176,16 @@ class Replicas:
         for directory in self._storage.online:
             try:
                 for opened in self._load(directory, image, settings_of):
-                    for note in opened.notes:
+                    for note in opened.recovery_notes:
                         logger.warning("%s", note)
                     await turn.step()
             except OSError as error:
                 self.lose(self._storage.take_out_at_start(directory, error))
 
     def _load(
-        self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]
+        self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogConfig]
     ) -> Iterator[PartitionLog]:
-        directory.take_mark()
+        directory.remove_clean_shutdown_file()
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
             told = None if known is None else known.partitions.get(number)
@@ -199,27 +199,27 @@ class Replicas:
                     self.host(log, known.id)
                     continue
                 log.close_files()
-            elif not holds_partition(directory.disk, path):
+            elif not contains_partition_files(directory.disk, path):
                 logger.warning("no partition's files in directory: %r (left as it is)", path)
                 continue
-            target = directory.rename_for_deletion(topic, number, self._env.uuid().hex(), STRAY)
+            target = directory.rename_for_deletion(topic, number, self._env.uuid().hex(), STRAY_DIR_SUFFIX)
             elsewhere = told is not None and self._config.node_id not in told.replicas
             why = "is no replica of this node's any more" if elsewhere else "belongs to no topic of the cluster"
             logger.warning("%s %s; kept as %s", path, why, target)
         self._tidy(directory)
-        self.copies_left |= bool(list_marked_dirs(directory.disk, directory.path, FUTURE))
+        self.copies_left |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
     def _tidy(self, directory: LogDirectory) -> None:
         """Remove the directories of deleted partitions that an earlier process left, and log the foreign ones."""
-        for _, path in list_marked_dirs(directory.disk, directory.path, DELETE):
+        for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
-                remove_partition(directory.disk, path)
+                delete_partition_dir(directory.disk, path)
             except OSError as error:  # a mount point, an immutable file: no reason to do without the other partitions
                 if is_passing(error):
                     self._doom(path)
                     continue
                 logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
-        for path in list_foreign(directory.disk, directory.path):
+        for path in list_foreign_entries(directory.disk, directory.path):
             logger.warning("not a directory in the form of topic-partition: %r (left as it is)", path)
 
     def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
@@ -250,7 +250,7 @@ class Replicas:
             for follows in self.on_following:
                 follows(replica, told.leader, told.leader_epoch)
         if begins:
-            replica.log.begin_epoch(told.leader_epoch)
+            replica.log.assign_epoch_start_offset(told.leader_epoch)
             replica.count_what_was_found(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)
@@ -314,7 +314,7 @@ class Replicas:
         """A copy is to take its partition's place no more; gives it. The controller may have heard of it."""
         future, replica = self.futures.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
-            replica.log.moves(begins=False)
+            replica.log.set_has_future_log(begins=False)
             self.on_place(replica.topic_id, replica.partition, self._storage.of(replica.log).id)
         return future
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import trio
 
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.log.partition_log import PartitionLog
 from ottla.world.disk import Disk, File, is_passing
 
@@ -88,7 +88,7 @@ class Storage:
     @property
     def clean_epoch(self) -> int:
         """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R272; KIP-966)."""
-        epochs = {d.clean_epoch for d in self.directories}
+        epochs = {d.clean_shutdown_epoch for d in self.directories}
         return epochs.pop() if len(epochs) == 1 and not self.failed else -1
 
     def logs(self) -> list[PartitionLog]:
@@ -97,7 +97,7 @@ class Storage:
 
     def log_of(self, file: File) -> PartitionLog | None:
         """Return the log one of whose segments has this file open; None for a file that was closed or replaced."""
-        return next((log for log in self.logs() if any(segment.has_open(file) for segment in log.segments)), None)
+        return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ start
 
@@ -117,7 +117,7 @@ class Storage:
         except OSError as error:
             self.take_out_at_start(directory, error)
 
-    def identify(self, node_id: int, cluster_id: str | None) -> Identity | None:
+    def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
         """Read whose the directories are; None where all are new.
 
         Raises:
@@ -127,33 +127,33 @@ class Storage:
         found: dict[bytes, LogDirectory] = {}
         for directory in self._every():
             if directory.path not in self.failed:
-                self._or_fail(directory, directory.read_identity)
-            if directory.identity is None or directory.path in self.failed:
+                self._or_fail(directory, directory.read_meta_properties)
+            if directory.meta_properties is None or directory.path in self.failed:
                 continue
             self._check(directory, node_id, cluster_id)
             other = found.setdefault(directory.id, directory)
             if other is not directory:
                 raise WrongDirectory(f"{directory.path} is a copy of {other.path}: both have the same directory.id")
-        if self.metadata.identity is None and found:
+        if self.metadata.meta_properties is None and found:
             other = next(iter(found.values()))
             raise WrongDirectory(
                 f"{self.metadata.path} holds no metadata log, but {other.path} belongs to a node: "
                 "name the directory with __cluster_metadata-0 first, or set metadata.log.dir"
             )
-        return self.metadata.identity
+        return self.metadata.meta_properties
 
     def _check(self, directory: LogDirectory, node_id: int, cluster_id: str | None) -> None:
-        identity = directory.identity
+        identity = directory.meta_properties
         assert identity is not None
         if identity.node_id != node_id:
             raise WrongDirectory(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
         wanted = cluster_id
-        if wanted is None and self.metadata.identity is not None:
-            wanted = self.metadata.identity.cluster_id
+        if wanted is None and self.metadata.meta_properties is not None:
+            wanted = self.metadata.meta_properties.cluster_id
         if wanted is not None and identity.cluster_id != wanted:
             raise WrongDirectory(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
 
-    def begin(self, identity: Identity, now_ms: int, new_id: Callable[[], bytes]) -> None:
+    def begin(self, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]) -> None:
         """Give new directories the node's identity, and read every directory's checkpoints.
 
         Raises:
@@ -163,10 +163,12 @@ class Storage:
             if directory.path not in self.failed:
                 self._or_fail(directory, partial(self._begin, directory, identity, now_ms, new_id))
 
-    def _begin(self, directory: LogDirectory, identity: Identity, now_ms: int, new_id: Callable[[], bytes]) -> None:
-        if directory.identity is None:
-            directory.write_identity(Identity(identity.cluster_id, identity.node_id, new_id()), now_ms)
-        directory.begin()
+    def _begin(
+        self, directory: LogDirectory, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]
+    ) -> None:
+        if directory.meta_properties is None:
+            directory.write_meta_properties(MetaProperties(identity.cluster_id, identity.node_id, new_id()), now_ms)
+        directory.load_checkpoints()
 
     # ------------------------------------------------------------------ partitions
 
@@ -213,7 +215,7 @@ class Storage:
         logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
         lost = list(directory.logs.values())
         for log in lost:
-            log.abandon()
+            log.set_offline()
         directory.logs.clear()
         return lost
 
@@ -227,7 +229,7 @@ class Storage:
 
     def sync_names(self) -> None:
         """Before `close_logs`. Raises OSError: the metadata directory failed."""
-        self._for_each(LogDirectory.sync_names)
+        self._for_each(LogDirectory.sync_new_partition_directories)
 
     def close_logs(self, first: int, step: int) -> None:
         """Close every ``step``-th log from the ``first`` on, in a thread of several; then `close`."""

@@ -13,7 +13,7 @@ from ottla.broker.replica.storage import Storage
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Partition
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.names import STRAY
+from ottla.log.names import STRAY_DIR_SUFFIX
 from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger("ottla.replicas")
@@ -34,9 +34,11 @@ def set_one_aside(
     place = directory_of(told, node_id)
     if len(told.replicas) == 1 and all(storage.of(log).id != place for log in (one, other)):
         raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
-    older = min(one, other, key=lambda log: (log.epochs.latest(), log.log_end_offset, storage.of(log).id == place))
+    older = min(
+        one, other, key=lambda log: (log.epochs.latest_epoch(), log.log_end_offset, storage.of(log).id == place)
+    )
     older.close_files()
     path = older.directory
-    target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY)
+    target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY_DIR_SUFFIX)
     logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
     return older

@@ -22,10 +22,10 @@ from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
-from ottla.log.futures import bear_own_name, future_dirs, newness
-from ottla.log.names import DELETE, FUTURE, STRAY
+from ottla.log.futures import list_future_dirs, log_recency, rename_to_current
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.env import Env
 
@@ -56,7 +56,7 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
     left: list[Left] = []
     for directory in storage.online:
         with _or_lose(replicas, storage, directory):
-            left += [_look(at, path, directory, image, config.node_id) for at, path in future_dirs(directory)]
+            left += [_look(at, path, directory, image, config.node_id) for at, path in list_future_dirs(directory)]
     arrived: set[TopicPartition] = set()
     for one in sorted(left, key=lambda one: not one.told):  # of several of one partition that counts
         if one.directory.path not in storage.failed:
@@ -89,7 +89,7 @@ def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, 
 
 
 def _take(
-    replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arrived: set[TopicPartition]
+    replicas: Replicas, one: Left, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
 ) -> PartitionLog | None:
     """What becomes of one copy; gives it where it counts. ``arrived``: the partitions a copy of which counts now.
 
@@ -105,7 +105,9 @@ def _take(
     if held is not None:
         return None  # one of two that wait
     try:
-        log = directory.open_at(one.path, *at, settings, now_ms, adjoin=not one.told)  # told of: all of it was synced
+        log = directory.open_partition_directory(
+            one.path, *at, settings, now_ms, adjoin=not one.told
+        )  # told of: all of it was synced
     except PermissionError as error:
         if one.told:
             raise
@@ -126,11 +128,13 @@ def _take(
         return None
     if log.topic_id != one.topic_id:
         log.close_files()
-        target = directory.rename_for_deletion(*at, one.path.rpartition(".")[2].removesuffix(FUTURE), STRAY)
+        target = directory.rename_for_deletion(
+            *at, one.path.rpartition(".")[2].removesuffix(FUTURE_DIR_SUFFIX), STRAY_DIR_SUFFIX
+        )
         logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
         return None
-    current = None if replica is None else newness(replica.log)
-    match found(told=one.told, newness=newness(log), current=current, only_here=one.alone):
+    current = None if replica is None else log_recency(replica.log)
+    match found(told=one.told, newness=log_recency(log), current=current, only_here=one.alone):
         case Found.COUNTS:
             return log
         case Found.GOES_ON:
@@ -160,8 +164,8 @@ def _wait(replicas: Replicas, one: Left) -> None:
 def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
     """The copy is the partition's log from now on."""
     assert one.topic_id is not None
-    bear_own_name(one.directory, log)
-    log.note_names()
+    rename_to_current(one.directory, log)
+    log.record_directory_change()
     replicas.offline.discard(one.at)
     replica = replicas.get(*one.at)
     logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)
@@ -173,7 +177,7 @@ def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
 
 def _remove(replicas: Replicas, one: Left) -> None:
     """A copy that is of no use."""
-    target = f"{one.path.removesuffix(FUTURE)}{DELETE}"
+    target = f"{one.path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
     one.directory.disk.rename(one.path, target)
     for doomed in replicas.on_doomed:
         doomed(target)

@@ -19,9 +19,16 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
-from ottla.wire.compiler import Chunk, has_many_elements
+from ottla.wire.compiler import Chunk, has_more_elements_than
 from ottla.wire.errors import WireError
-from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response_chunks, response_slices
+from ottla.wire.framing import (
+    RequestFrame,
+    RequestHeaderCache,
+    encode_response,
+    encode_response_job,
+    parse_frame_size,
+    total_frame_bytes,
+)
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.disk import FileReadError, FileTruncatedError
@@ -63,7 +70,7 @@ class Connection:
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._env = services.env
         self._turn = Turn(services.env)
-        self._heads = Heads()
+        self._heads = RequestHeaderCache()
         self._limit = services.config.number("socket.request.max.bytes")
         self._waiting_since_ms: float | None = None
         self._send_waits = 0
@@ -140,7 +147,7 @@ class Connection:
         """
         services = self._dispatcher.services
         log = services.storage.log_of(error.file)
-        name = "a deleted segment" if log is None else log.in_words()
+        name = "a deleted segment" if log is None else log.describe()
         self._complain(
             logging.ERROR, "connection from %s closed: error while reading %s: %s", self._peer.host, name, error
         )
@@ -179,7 +186,7 @@ class Connection:
             return
         need = 4
         if have >= 4:
-            need += frame_size(self._buffer[self._start : self._start + 4], self._limit)
+            need += parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
         if self._start + need <= size:  # more is needed than is there, so there is room behind it
             return
         if self._start:
@@ -199,7 +206,7 @@ class Connection:
         have = self._end - self._start
         if have < 4:
             return None
-        size = frame_size(self._buffer[self._start : self._start + 4], self._limit)
+        size = parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
         if have < 4 + size:
             return None
         begin = self._start + 4
@@ -232,7 +239,7 @@ class Connection:
 
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
-        request = self._heads.read(frame)
+        request = self._heads.parse_request(frame)
         if self._observer is not None:
             self._observer.received(self._peer, request)
         key = request.key
@@ -251,11 +258,11 @@ class Connection:
         if self._peer.stopwatch is not None:
             self._peer.stopwatch.tell(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.answered_version(request)
-        if (not is_light or (key is _FETCH and _goes_on(result))) and has_many_elements(result, _MANY_ELEMENTS):
-            chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
+        if (not is_light or (key is _FETCH and _goes_on(result))) and has_more_elements_than(result, _MANY_ELEMENTS):
+            chunks = await self._turn.through(encode_response_job(key, version, request.correlation_id, result))
         else:
-            chunks = response_chunks(key, version, request.correlation_id, result)
-        size_bytes = frame_bytes(chunks)
+            chunks = encode_response(key, version, request.correlation_id, result)
+        size_bytes = total_frame_bytes(chunks)
         if self._observer is not None:
             self._observer.answered(self._peer, request, chunks, size_bytes)
         self._out += chunks
@@ -285,7 +292,7 @@ class Connection:
             self._peer.on_close(self._give_up)
             self._stream.on_gone(self._peer.leave)
 
-    async def _wait(self, request: Request, result: Awaitable[Message | None]) -> Message | None:
+    async def _wait(self, request: RequestFrame, result: Awaitable[Message | None]) -> Message | None:
         """Wait for an answer; None where the client left and nothing else hung on it.
 
         What the client sent behind it still counts: it may have asked for no answers.

@@ -20,9 +20,9 @@ from ottla.broker.turn import Turn
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource, operations_of
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.errors import WireError
-from ottla.wire.framing import Request
+from ottla.wire.framing import RequestFrame
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
@@ -261,7 +261,7 @@ class Dispatcher:
 
         return Complaints(self._env, self.listener)
 
-    def answer(self, peer: Peer, request: Request, turn: Turn) -> Answer | Preparing:
+    def answer(self, peer: Peer, request: RequestFrame, turn: Turn) -> Answer | Preparing:
         """Decode a request's body and hand it to its handler.
 
         Raises:
@@ -281,7 +281,7 @@ class Dispatcher:
         handler = self._handlers.get(key) or self._handler(key, route)
         if is_large(key, len(request.frame)):
             return self._large(context, request, handler)
-        body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
+        body, _ = compiler.decode(request_class(key), version, request.frame, request.body_position)
         if self.services.making:
             return self._handled(context, handler, body)
         return handler(context, body)
@@ -299,10 +299,12 @@ class Dispatcher:
             return Preparing(self._once_made(context, handler, body))
         return handler(context, body)
 
-    def _large(self, context: Context, request: Request, handler: Handler) -> Answer | Preparing:
+    def _large(self, context: Context, request: RequestFrame, handler: Handler) -> Answer | Preparing:
         """A request that may have many elements is decoded within a budget, and in slices if it has them."""
-        budget = Budget(len(request.frame), keeps=self.apis[context.key].keeps)
-        steps = compiler.decode_slices(request_class(context.key), context.version, request.frame, request.body, budget)
+        budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].keeps)
+        steps = compiler.decode_job(
+            request_class(context.key), context.version, request.frame, request.body_position, budget
+        )
         for _ in range(_STEPS_AT_ONCE):  # mostly it is records that make a request large
             try:
                 next(steps)
@@ -322,7 +324,7 @@ class Dispatcher:
             context.now_ms = self._env.now_ms()
         return handler(context, body)
 
-    def answered_version(self, request: Request) -> int:
+    def answered_version(self, request: RequestFrame) -> int:
         """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
         key, version = request.key, request.version
         if key is ApiKey.API_VERSIONS and not self.apis[key].low <= version <= self.apis[key].high:

@@ -20,7 +20,7 @@ from ottla.broker.auth.strangers import FREE_BYTES
 from ottla.broker.server.connection import CloseConnection, Connection
 from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import Request, response_chunks
+from ottla.wire.framing import RequestFrame, encode_response
 from ottla.wire.schema import Message
 from ottla.world.env import Accepted, Lane, Secured
 
@@ -169,9 +169,9 @@ class GuardedConnection(Connection):
         if isinstance(said.answer, bytes):
             self._out += [len(said.answer).to_bytes(4, "big"), said.answer]
         elif said.answer is not None:
-            request = cast("Request", said.request)
+            request = cast("RequestFrame", said.request)
             version = self._dispatcher.answered_version(request)
-            self._out += response_chunks(request.key, version, request.correlation_id, said.answer)
+            self._out += encode_response(request.key, version, request.correlation_id, said.answer)
         self._out_bytes += 1
         await self._flush()
         if said.failure is not None:
@@ -184,7 +184,7 @@ class GuardedConnection(Connection):
             self._peer.token_authenticated = gate.is_token
             self._tell_in("a delegation token" if gate.is_token else gate.mechanism)
 
-    def _versions(self, request: Request) -> Message:
+    def _versions(self, request: RequestFrame) -> Message:
         """ApiVersions is answered as to anybody."""
         assert request.key is ApiKey.API_VERSIONS
         answer: Any = self._dispatcher.answer(self._peer, request, self._turn)

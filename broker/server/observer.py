@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.server.peer import Peer
 from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk
-from ottla.wire.framing import Request
+from ottla.wire.framing import RequestFrame
 
 if TYPE_CHECKING:
     from ottla.broker.services import Services
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Told of each request whose header could be read, and of each answer; it must be quick, and may not fail."""
 
-    def received(self, peer: Peer, request: Request) -> None:
+    def received(self, peer: Peer, request: RequestFrame) -> None:
         """A request came; it may still be refused."""
 
-    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
 
 
@@ -34,12 +34,12 @@ class Observers:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
-    def received(self, peer: Peer, request: Request) -> None:
+    def received(self, peer: Peer, request: RequestFrame) -> None:
         """Pass a request on."""
         for observer in self._observers:
             observer.received(peer, request)
 
-    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Pass its answer on."""
         for observer in self._observers:
             observer.answered(peer, request, chunks, size_bytes)
@@ -77,7 +77,7 @@ class Counts:
     def __init__(self) -> None:
         self._by_key: list[Count | None] = [None] * (max(ApiKey) + 1)
 
-    def received(self, peer: Peer, request: Request) -> None:
+    def received(self, peer: Peer, request: RequestFrame) -> None:
         """Count a request."""
         count = self._by_key[request.key]
         if count is None:
@@ -85,7 +85,7 @@ class Counts:
         count.requests += 1
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
-    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Count its answer."""
         count = self._by_key[request.key]
         assert count is not None

@@ -24,7 +24,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 from ottla.world.env import Env
 
 INITIAL_EPOCH = 0
@@ -88,7 +88,7 @@ class _Grouped:
     def __init__(self, version: int) -> None:
         self._version = version
         self._last: tuple[str | None, bytes] | None = None
-        self.topics: list[FetchableTopicResponse] = Written(FetchResponse, version)
+        self.topics: list[FetchableTopicResponse] = StreamingArray(FetchResponse, version)
 
     def append(self, pair: tuple[Wanted, PartitionData]) -> None:
         """One partition more."""
@@ -97,7 +97,7 @@ class _Grouped:
         if at != self._last:
             self._last = at
             self.topics.append(
-                FetchableTopicResponse(want.topic or "", want.topic_id, Written(FetchResponse, self._version))
+                FetchableTopicResponse(want.topic or "", want.topic_id, StreamingArray(FetchResponse, self._version))
             )
         self.topics[-1].partitions.append(row)
 

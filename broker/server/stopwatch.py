@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import Request
+from ottla.wire.framing import RequestFrame
 
 T = TypeVar("T")
 Peer = Any
@@ -65,7 +65,7 @@ class Stopwatch:
             self._since_ms = now_ms
         return spent_ms
 
-    def tell(self, peer: Peer, request: Request, answer: Any) -> None:
+    def tell(self, peer: Peer, request: RequestFrame, answer: Any) -> None:
         """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
         quotas = self._metering.quotas
         if self.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or quotas is None:

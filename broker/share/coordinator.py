@@ -25,7 +25,7 @@ from ottla.broker.share.records import ShareRecord
 from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
-from ottla.log.machine import Machine
+from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.share")
@@ -71,7 +71,7 @@ class ShareCoordinator:
         self.resign = self._runtime.resign
         self.advance = self._runtime.advance
 
-    def _machine(self) -> Machine[ShareRecord]:
+    def _machine(self) -> StateMachine[ShareRecord]:
         return ShareStateMachine(self._settings, self._partitions_of)
 
     def _partitions_of(self, topic_id: bytes) -> int:
@@ -112,9 +112,9 @@ class ShareCoordinator:
     def _cut(self, replica: Replica, offset: int) -> None:
         log = replica.log
         try:
-            if log.raise_start(offset):
-                self._storage.of(log).note_starts([log])
-                for _ in log.dropping_below_start(self._env.now_ms()):
+            if log.maybe_increment_log_start_offset(offset):
+                self._storage.of(log).write_log_start_offsets([log])
+                for _ in log.delete_segments_below_start_job(self._env.now_ms()):
                     pass
                 replica.changed()
         except OSError as error:

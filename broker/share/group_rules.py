@@ -17,7 +17,7 @@ from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, group_bounds, usable
 from ottla.controller.durations import by_duration_ms
 from ottla.controller.image import RESOURCE_GROUP, Image
-from ottla.log.by_time import find_by_time
+from ottla.log.by_time import find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
 
@@ -91,7 +91,7 @@ class ShareGroupRules:
             return log.high_watermark
         since = self._env.now_ms() - back_ms
         try:
-            found = find_by_time(log, since, log.high_watermark)
+            found = find_offset_by_timestamp(log, since, log.high_watermark)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         if found is None:

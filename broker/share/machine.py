@@ -17,7 +17,7 @@ from ottla.broker.share import state as st
 from ottla.broker.share.batches import StateBatch, combine
 from ottla.broker.share.records import ShareRecord
 from ottla.broker.share.state import SharePartitionKey, ShareState, States
-from ottla.log.machine import Arm, Effects, Reply
+from ottla.log.machine import Effects, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 Fx = Effects[ShareRecord]
@@ -105,18 +105,20 @@ class ShareStateMachine:
                 return Fx(timers=[self._next_look(now_ms)])
             case Fired(key=("cold",)):
                 fx = Fx(timers=[self._next_look(now_ms)])
-                fx.lay(self._cold(now_ms))
+                fx.add_records(self._cold(now_ms))
                 return fx
             case TopicsGone():
                 fx = Fx()
-                fx.lay(st.tombstone(key) if key.topic_id in event.ids else None for key in list(self.states.by_key))
+                fx.add_records(
+                    st.tombstone(key) if key.topic_id in event.ids else None for key in list(self.states.by_key)
+                )
                 return fx
             case Closed() | Unloaded() | Settled():
                 return Fx()
         try:
             return self._asked(event, now_ms)
         except ProtocolError as error:
-            return Fx(replies=[Reply(event.ticket, error.with_traceback(None))])
+            return Fx(replies=[RequestReply(event.ticket, error.with_traceback(None))])
 
     def _asked(self, event: Any, now_ms: int) -> Fx:
         if event.key.partition < 0:
@@ -132,7 +134,7 @@ class ShareStateMachine:
                 return self._delete(event)
             case Summary():
                 self._check_topic(event.key)
-                return Fx(replies=[Reply(event.ticket, self.states.by_key.get(event.key, st.NEVER))])
+                return Fx(replies=[RequestReply(event.ticket, self.states.by_key.get(event.key, st.NEVER))])
             case _:
                 raise AssertionError(event)
 
@@ -173,13 +175,13 @@ class ShareStateMachine:
             now_ms,
             now_ms,
         )
-        return Fx([st.snapshot(event.key, fresh)], [Reply(event.ticket, True)])
+        return Fx([st.snapshot(event.key, fresh)], [RequestReply(event.ticket, True)])
 
     def _read(self, event: Read, now_ms: int) -> Fx:
         state = self._state(event.key, "Read")
         self._check_leader(event.key, event.leader_epoch)
         self._check_topic(event.key)
-        fx = Fx(replies=[Reply(event.ticket, state)])
+        fx = Fx(replies=[RequestReply(event.ticket, state)])
         if event.leader_epoch not in (-1, self.states.leader_epochs.get(event.key)):
             begun = Write(
                 *(None, event.key, state.state_epoch, event.leader_epoch),
@@ -197,7 +199,7 @@ class ShareStateMachine:
         self._check_leader(event.key, event.leader_epoch)
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)
-        return Fx([self._written(event, state, state.leader_epoch, now_ms)], [Reply(event.ticket, True)])
+        return Fx([self._written(event, state, state.leader_epoch, now_ms)], [RequestReply(event.ticket, True)])
 
     def _written(self, event: Write, state: ShareState, leader_epoch: int, now_ms: int) -> ShareRecord:
         """An update, or a snapshot of everything where enough updates have come."""
@@ -226,12 +228,12 @@ class ShareStateMachine:
     def _delete(self, event: Delete) -> Fx:
         self._check_topic(event.key)
         records = [st.tombstone(event.key)] if event.key in self.states.by_key else []
-        return Fx(records, [Reply(event.ticket, True)])
+        return Fx(records, [RequestReply(event.ticket, True)])
 
     # ------------------------------------------------------------------ now and then
 
-    def _next_look(self, now_ms: int) -> Arm:
-        return Arm(_COLD, now_ms + self._settings.cold_every_ms)
+    def _next_look(self, now_ms: int) -> ScheduleTimer:
+        return ScheduleTimer(_COLD, now_ms + self._settings.cold_every_ms)
 
     def _cold(self, now_ms: int) -> Iterator[ShareRecord | None]:
         """Snapshots of what nobody wrote for long: their old records would keep the log from being cut."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.broker.share.acquiring import Acquired
 from ottla.log.index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader
-from ottla.wire.legacy import TELLING_BYTES, any_header, smallest
+from ottla.wire.legacy import MAGIC_PREFIX_BYTES, min_batch_bytes, parse_any_header
 from ottla.world.disk import FileSlice
 
 WINDOW_BYTES = 16 * 1024
@@ -45,14 +45,14 @@ def batches_in(part: FileSlice, new_from: int, max_records: int) -> list[Batch]:
     out: list[Batch] = []
     reach = 0
     window, start, position = b"", 0, 0
-    while len(part) - position >= TELLING_BYTES:
+    while len(part) - position >= MAGIC_PREFIX_BYTES:
         if position + HEADER_BYTES > start + len(window):
             window, start = part.file.pread(min(WINDOW_BYTES, len(part) - position), part.offset + position), position
             if len(window) < min(HEADER_BYTES, len(part) - position):
                 break
-        if len(part) - position < smallest(window, position - start):
+        if len(part) - position < min_batch_bytes(window, position - start):
             break  # not even its header
-        batch = Batch(position, any_header(window, position - start))
+        batch = Batch(position, parse_any_header(window, position - start))
         if batch.end > len(part):
             break
         if not out:

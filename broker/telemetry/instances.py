@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.telemetry.subscriptions import Subscription, Wanted, Who, wanted_of
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 
@@ -80,7 +80,7 @@ class Instance:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if request.subscription_id != self.subscription_id:
             raise ProtocolError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
-        if request.compression_type not in tuple(Codec):
+        if request.compression_type not in tuple(CompressionType):
             raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if len(request.metrics) > most_bytes:
             raise ProtocolError(ErrorCode.TELEMETRY_TOO_LARGE)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.broker.telemetry.instances import LEAST_KEPT_MS, Instance
 from ottla.broker.telemetry.otlp import Labels, Sample, samples
 from ottla.broker.turn import Steps
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 
 PREFIX = "ottla_client_"
 MOST_OF_ONE_BYTES = 512 * 1024
@@ -121,7 +121,7 @@ class Pushed:
 
 
 def _about(instance: Instance) -> Labels:
-    who = {**instance.who, "client_instance_id": uuid_text(instance.ident)}
+    who = {**instance.who, "client_instance_id": uuid_to_string(instance.ident)}
     return tuple((name, (who.get(name) or "")[:200]) for name in _WHO)
 
 

@@ -12,10 +12,10 @@ from ottla.broker.telemetry.subscriptions import Who, subscriptions_in
 from ottla.broker.turn import Steps
 from ottla.controller.delta import Delta
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
-from ottla.wire.compression import Codec, decompress
+from ottla.wire.compression import CompressionType, decompress
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.env import Env
 
 
@@ -33,7 +33,7 @@ class Telemetry:
             self._instances.subscribe(subscriptions_in(image))
 
     def _of(self, ident: bytes, who: Who, peer: Connected, now_ms: float) -> Instance:
-        return self._instances.of(ident, {**who, "client_instance_id": uuid_text(ident)}, peer, now_ms)
+        return self._instances.of(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
 
     def ask(self, ident: bytes, who: Who, peer: Connected) -> Instance:
         """A client asks what to push; one without an id gets one.
@@ -60,7 +60,7 @@ class Telemetry:
         if not request.metrics:
             return
         try:
-            data = bytes(decompress(Codec(request.compression_type), request.metrics, most_bytes))
+            data = bytes(decompress(CompressionType(request.compression_type), request.metrics, most_bytes))
             if self.pushed is not None:
                 yield from self.pushed.take(instance, data, now_ms)
         except WireError as error:

@@ -38,11 +38,11 @@ from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import Image, Partition, Topic, changed
 from ottla.controller.isr import alter_partition
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.framing import encode_response, parse_request
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import produce as p
 from ottla.world.disk import FileSlice
@@ -76,7 +76,7 @@ class Wire:
             self._brokers.seen.append((self._here.id, self._there.id, request.key, request.version))
             turn = Turn(self._there.env)
             answer = await awaited(self._there.dispatcher.answer(self._peer, request, turn))
-            out = response_chunks(request.key, request.version, request.correlation_id, answer)
+            out = encode_response(request.key, request.version, request.correlation_id, answer)
             out = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in out)
             while self._brokers.is_cut(self._here, self._there):  # noqa: ASYNC110
                 await trio.sleep(0.01)
@@ -132,7 +132,7 @@ class Broker:
         self.storage = storage = Storage(env.disk, config.data_dirs)
         storage.lock()
         ids = iter(bytes([self.id, n]) * 8 for n in range(10))
-        storage.begin(Identity("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
+        storage.begin(MetaProperties("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
         self.failed = 0
         losses = Losses(storage, self._fail)
         fail = losses.fail
@@ -222,11 +222,11 @@ class Broker:
 
     def values(self) -> list[bytes]:
         """What lies in its log."""
-        return [x.value or b"" for header, raw in self.log.batches() for x in r.iterate(raw, header)]
+        return [x.value or b"" for header, raw in self.log.batches() for x in r.iterate_records(raw, header)]
 
     async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
         """A client's batch."""
-        batch = bytearray(r.build([r.NewRecord(None, value, self.env.now_ms()) for value in values]))
+        batch = bytearray(r.build_batch([r.NewRecord(None, value, self.env.now_ms()) for value in values]))
         topic = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch)])
         turn = Turn(self.env)
         peer = Peer("client", ("here", 9092))

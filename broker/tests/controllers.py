@@ -22,7 +22,7 @@ from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.broker.turn import Turn
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_header_version
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.headers import ResponseHeader
@@ -124,7 +124,7 @@ class Stage:
         virtually(main)
 
     def asking(self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob") -> Any:
-        frame = request_frame(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
+        frame = encode_request(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
         peer = Peer(host, ("here", 1))
         peer.principal = principal
         return SimpleNamespace(

@@ -20,7 +20,7 @@ from ottla.broker.tests.world import NOW_MS, VirtualEnv
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import Image, Partition, Topic
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.world.env import Lane
 
 ME = 1
@@ -65,7 +65,7 @@ class Ground:
         self.storage = Storage(self.env.disk, self.config.data_dirs)
         self.storage.lock()
         ids = iter(bytes([9, n]) * 8 for n in range(10))
-        identity = self.storage.identify(ME, None) or Identity("c", ME, next(ids))
+        identity = self.storage.identify(ME, None) or MetaProperties("c", ME, next(ids))
         self.storage.begin(identity, NOW_MS, lambda: next(ids))
         self.ended = 0
         self.losses = Losses(self.storage, self._end)

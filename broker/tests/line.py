@@ -18,7 +18,7 @@ from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.services import Metering
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
@@ -119,7 +119,7 @@ class Line:
             (size,) = struct.unpack_from(">i", raw)
             frame, raw = raw[4 : 4 + size], raw[4 + size :]
             header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
-            out.append((header.correlation_id, compiler.decode_whole(response_class(key), version, frame[pos:])))
+            out.append((header.correlation_id, compiler.decode_exact(response_class(key), version, frame[pos:])))
         return out
 
 
@@ -161,7 +161,7 @@ class Stage:
 
 
 def frame(key: ApiKey, version: int, number: int, body: Message) -> bytes:
-    return request_frame(key, version, number, "me", body)
+    return encode_request(key, version, number, "me", body)
 
 
 def in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:

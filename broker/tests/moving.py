@@ -71,7 +71,7 @@ class Moving(Ground):
 
     def write(self, count: int = 1, size_bytes: int = 100) -> None:
         for _ in range(count):
-            raw = bytearray(r.build([r.NewRecord(None, bytes(size_bytes), self.env.now_ms())]))
+            raw = bytearray(r.build_batch([r.NewRecord(None, bytes(size_bytes), self.env.now_ms())]))
             self.replica.append(raw, self.env.now_ms())
 
     async def open(self) -> None:

@@ -14,9 +14,9 @@ from ottla.broker.coordinator.shard import Serde, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.tests.world import Stage, virtually
-from ottla.log.machine import Arm, Cancel, Effects, Reply
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
+from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer
+from ottla.log.settings import LogConfig
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
@@ -59,7 +59,7 @@ class Look(NamedTuple):
 class Remind(NamedTuple):
     """Sets or cancels a timer."""
 
-    timer: Arm | Cancel
+    timer: ScheduleTimer | CancelTimer
 
 
 class Register:
@@ -82,27 +82,31 @@ class Register:
         self.heard.append(event)
         match event:
             case Put(ticket, pairs):
-                return Effects(list(pairs), [Reply(ticket, "put")])
+                return Effects(list(pairs), [RequestReply(ticket, "put")])
             case Promise(ticket, pairs):
-                return Effects(list(pairs), settle=ticket)
+                return Effects(list(pairs), on_commit_outcome=ticket)
             case Many(ticket, _, settle):
-                fx: Effects[Pair] = Effects(replies=[Reply(ticket, "done")], settle=settle)
-                fx.lay(self._many(event))
+                fx: Effects[Pair] = Effects(replies=[RequestReply(ticket, "done")], on_commit_outcome=settle)
+                fx.add_records(self._many(event))
                 return fx
             case Look(ticket, pairs):
-                return Effects(list(pairs), at_once=[Reply(ticket, f"{len(self.values)} values")])
+                return Effects(list(pairs), immediate_replies=[RequestReply(ticket, f"{len(self.values)} values")])
             case Park(ticket):
                 self.parked.append(ticket)
             case Remind(timer):
                 return Effects(timers=[timer])
             case Settled(what, error):
-                return Effects(replies=[Reply(what, ("settled", error))])
+                return Effects(replies=[RequestReply(what, ("settled", error))])
             case Unloaded(error):
-                return Effects(replies=[Reply(t, ("unloaded", error)) for t in self.parked])
+                return Effects(replies=[RequestReply(t, ("unloaded", error)) for t in self.parked])
             case Loaded() if self.greeted is not None:
-                return Effects(at_once=[Reply(self.greeted, "loaded")])
+                return Effects(immediate_replies=[RequestReply(self.greeted, "loaded")])
             case Loaded() if self.slow_start:
-                return Effects(then=iter([Effects(timers=[Arm(("t", str(n)), 0)]) for n in range(self.slow_start)]))
+                return Effects(
+                    continuation=iter(
+                        [Effects(timers=[ScheduleTimer(("t", str(n)), 0)]) for n in range(self.slow_start)]
+                    )
+                )
         return Effects()
 
     def replay(self, offset: int, record: Pair) -> None:
@@ -128,7 +132,7 @@ class House:
         *,
         followed: bool = True,
         partitions: int = 1,
-        settings: LogSettings | None = None,
+        settings: LogConfig | None = None,
         base_sequence: int = 0,
     ) -> None:
         self.stage = Stage()
@@ -185,8 +189,8 @@ class House:
     def write(self, *keys: bytes | None, value: bytes | None = b"v") -> None:
         """Records that somebody else has written, one batch for each."""
         for key in keys:
-            batch = r.build([r.NewRecord(key, value, 1)])
-            self.replica.append(bytearray(batch), 1, Origin.COORDINATOR)
+            batch = r.build_batch([r.NewRecord(key, value, 1)])
+            self.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
 
 
 def code_of(ticket: Ticket) -> ErrorCode:

@@ -13,7 +13,7 @@ from ottla.broker.replica.leader_line import World
 from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.world import Stage, topic_id_of, virtually
 from ottla.controller.image import Partition
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
@@ -23,7 +23,7 @@ SESSION = 4711
 
 def records(first: int, count: int = 1, epoch: int = 3, size_bytes: int = 1) -> bytes:
     """One batch of a leader's."""
-    batch = r.build([r.NewRecord(None, bytes(size_bytes), 0) for _ in range(count)], base_offset=first)
+    batch = r.build_batch([r.NewRecord(None, bytes(size_bytes), 0) for _ in range(count)], base_offset=first)
     return bytes(batch[:12]) + epoch.to_bytes(4, "big") + bytes(batch[16:])
 
 
@@ -83,7 +83,7 @@ class Scripted(Stage):
         )
         self.fetcher = Fetcher(world, 2, 0)
         self.fetcher._line = self  # type: ignore[assignment]
-        self.hosted.host("t", partitions=4, leader=2, isr=(2,), replicas=(1, 2), settings=LogSettings(**log))
+        self.hosted.host("t", partitions=4, leader=2, isr=(2,), replicas=(1, 2), settings=LogConfig(**log))
 
     def replica(self, number: int = 0) -> Replica:
         return self.hosted.replicas["t", number]

@@ -15,7 +15,7 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.share.shares import Shares
 from ottla.broker.share.state import SharePartitionKey, ShareState
 from ottla.broker.tests.world import Stage, topic_id_of, virtually
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import share_fetch as f
@@ -99,8 +99,8 @@ class Node:
 
     def produce(self, partition: int, records: int = 5) -> None:
         replica = self.stage.hosted.replicas["t", partition]
-        raw = r.build([r.NewRecord(b"k", b"v", 0)] * records)
-        replica.append(bytearray(raw), 0, Origin.CLIENT)
+        raw = r.build_batch([r.NewRecord(b"k", b"v", 0)] * records)
+        replica.append(bytearray(raw), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
         self.stage.services.purgatory.wake(("fetch", "t", partition))
 

@@ -14,8 +14,8 @@ from ottla.broker.handlers import delete_records, produce
 from ottla.broker.tests.test_produce import NEWEST, request, row_of
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
 from ottla.controller.image import Partition
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import delete_records as dr
@@ -24,7 +24,7 @@ from ottla.wire.messages import metadata_records as m
 
 def waiting(stage: Stage, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
     """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
-    what = request(("r", 0, a_batch(0)), acks=acks, timeout_ms=timeout_ms)
+    what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
     answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
 
     async def main() -> tuple[int, float]:
@@ -107,7 +107,7 @@ async def new_leader_has_others_there(replica: Any) -> None:
     await trio.sleep(0.2)
     leader_becomes_another(replica)
     replica.log.truncate_to(0, NOW_MS)
-    replica.append_as_follower(a_batch(0), NOW_MS)
+    replica.append_as_follower(make_batch(0), NOW_MS)
     replica.follow_offsets(3, 0)
 
 
@@ -164,7 +164,7 @@ async def leader_is_alone_under_another_epoch(replica: Any) -> None:
 async def minimum_rises(replica: Any) -> None:
     replica.state.fetched(2, -1, 3, 0, 3, 0)
     replica.flushed(3, 0)
-    replica.log.update_settings(LogSettings(min_insync_replicas=2))
+    replica.log.update_config(LogConfig(min_insync_replicas=2))
     replica.follow_image(1, Partition((1, 2), (1,), 1, 3, 1), NOW_MS)
 
 
@@ -209,7 +209,7 @@ def deleting(stage: Stage, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int,
         brokers={2: m.RegisterBrokerRecord(2, fenced=False), 3: m.RegisterBrokerRecord(3, fenced=True)},
     )
     for _ in range(2):
-        replica.append(a_batch(0), NOW_MS)
+        replica.append(make_batch(0), NOW_MS)
     replica.state.fetched(2, -1, 6, 0, 6, 0)  # type: ignore[union-attr]
     replica.flushed(6, 0)
     topic = dr.DeleteRecordsTopic("r", [dr.DeleteRecordsPartition(0, 3)])

@@ -14,7 +14,7 @@ from ottla.broker.tests import world
 from ottla.broker.tests.test_fetch import request, rows_of
 from ottla.broker.tests.test_produce import request as bringing
 from ottla.broker.tests.test_quotas import Stage, Who
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 
 
@@ -132,7 +132,7 @@ def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: i
 
 # ---------------------------------------------------------------- through the handlers
 
-SIZE = len(a_batch(10))
+SIZE = len(make_batch(10))
 
 
 class Line:
@@ -142,7 +142,7 @@ class Line:
         self.node, self.rules = world.Stage(), Stage()
         replica = self.node.hosted.host("t")
         for _ in range(10):
-            replica.append(a_batch(10), 1_000_000)
+            replica.append(make_batch(10), 1_000_000)
         env: Any = self.node.env
         self.rules.quotas = self.node.services.metering.quotas = Quotas(env)
         self.peer = Peer("127.0.0.1", ("here", 9092))
@@ -152,7 +152,7 @@ class Line:
 
     def bring(self, client: str = "c") -> int:
         """A request of 100 bytes; gives how long to wait."""
-        what = bringing(("t", 0, bytearray(a_batch(10))), acks=1)
+        what = bringing(("t", 0, bytearray(make_batch(10))), acks=1)
         answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), what)
         return int(answer.throttle_time_ms)
 

@@ -13,7 +13,7 @@ from ottla.broker.tests.world import Stage, awaited, virtually
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
 
@@ -53,7 +53,7 @@ class Node(Stage):
 
         async def run() -> Any:
             context = self.context(key, version)
-            context.frame = request_frame(key, version, 7, "c", request)[4:]
+            context.frame = encode_request(key, version, 7, "c", request)[4:]
             return await awaited(handler.handle(context, request))
 
         rows = virtually(run).responses
@@ -136,7 +136,7 @@ def test_the_frame_of_a_partly_refused_request_holds_what_is_left() -> None:
     assert node.forwarded == [(2, "t")]
     head = parse_request(memoryview(node.frames[0]))
     assert (head.key, head.version, head.correlation_id, head.client_id) == (44, 1, 7, "c")
-    sent: Any = compiler.decode(ia.IncrementalAlterConfigsRequest, 1, node.frames[0], head.body)[0]
+    sent: Any = compiler.decode(ia.IncrementalAlterConfigsRequest, 1, node.frames[0], head.body_position)[0]
     assert sent == ia.IncrementalAlterConfigsRequest([good], validate_only=True)
 
 

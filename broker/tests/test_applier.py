@@ -119,19 +119,19 @@ def test_settings_reach_only_the_logs_they_are_about() -> None:
     def retention(name: str) -> int:
         replica = ground.replicas.get(name, 0)
         assert replica is not None
-        return replica.log.settings.retention_ms
+        return replica.log.config.retention_ms
 
     async def story() -> None:
         ground.say(topic("a", 1), topic("b", 1))
         await ground.applier.settled()
-        before = {name: id(r.log.settings) for name in "ab" if (r := ground.replicas.get(name, 0))}
+        before = {name: id(r.log.config) for name in "ab" if (r := ground.replicas.get(name, 0))}
         settings: Any = {(RESOURCE_TOPIC, "a"): {"retention.ms": "5"}}
         ground.say(configs=settings)
         await ground.applier.settled()
         assert (retention("a"), retention("b")) == (5, 604_800_000)
         other = ground.replicas.get("b", 0)
         assert other is not None
-        assert id(other.log.settings) == before["b"]
+        assert id(other.log.config) == before["b"]
         settings = {**settings, (RESOURCE_BROKER, ""): {"log.retention.ms": "9"}}
         ground.say(configs=settings)
         await ground.applier.settled()

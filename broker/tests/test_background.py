@@ -18,16 +18,16 @@ from ottla.broker.upkeep.scrubber import ROUND_EVERY_S, Scrubber
 from ottla.broker.upkeep.throttle import Job, Meter, ThrottledDisk, run
 from ottla.controller.image import Partition
 from ottla.log import compaction as cp
-from ottla.log.cleanable import cleanable, plan_of
-from ottla.log.directory import Identity
+from ottla.log.cleanable import find_log_to_clean, plan_compaction
+from ottla.log.directory import MetaProperties
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.world.env import Env, Ground
 from ottla.world.memory_disk import MemoryDisk, Session
 
 NOW = 1_000_000
-SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 
 
 class Clock:
@@ -52,10 +52,10 @@ def stage() -> tuple[MemoryDisk, Session, Storage, PartitionLog]:
     disk = memory.session()
     storage = Storage(disk, ["/data"])
     storage.lock()
-    storage.begin(Identity("c", 1, bytes(16)), NOW, lambda: bytes(16))
+    storage.begin(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
     log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
     for number in range(120):
-        log.append_as_leader(bytearray(r.build([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     return memory, disk, storage, log
 
@@ -86,7 +86,7 @@ def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
     in_virtual_time(scrubber.run, ROUND_EVERY_S * 2.5)
     assert scrubber.segments_read == 4 * cold
     assert scrubber.damage_found == 1, "told once, not each day"
-    assert log.segments[2].damage[0][0] == 0
+    assert log.segments[2].damaged_ranges[0][0] == 0
 
 
 def test_scrubbing_can_be_turned_off() -> None:
@@ -112,7 +112,7 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
     disk.fault = watch
     in_virtual_time(flusher.run, 60)
     assert log.recovery_point == log.log_end_offset == 120
-    assert synced.count(log.active.path + ".log") == 1
+    assert synced.count(log.active_segment.path + ".log") == 1
     assert all(s._file is None for s in log.segments)
     assert not failures
 
@@ -120,7 +120,7 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
 def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
     memory, disk, storage, log = stage()
     flusher = Flusher(cast("Env", Clock()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
-    log.update_settings(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
+    log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
     log.set_high_watermark(120)
     told: list[bytes] = []
 
@@ -131,14 +131,14 @@ def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() 
     disk.fault = watch
     in_virtual_time(flusher.retain, 60)
     assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
-    assert log.log_start_offset == log.bases[0] > 0
+    assert log.log_start_offset == log.base_offsets[0] > 0
 
 
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])
 def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     _, disk, _, log = stage()
-    log.update_settings(LogSettings(segment_bytes=2000, index_interval_bytes=200, compact=True))
-    found = cleanable(log, NOW)
+    log.update_config(LogConfig(segment_bytes=2000, index_interval_bytes=200, compact=True))
+    found = find_log_to_clean(log, NOW)
     assert found is not None
     clock = [0.0]
 
@@ -146,16 +146,16 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
         clock[0] += seconds
 
     throttled = ThrottledDisk(disk, Meter(rate, lambda: clock[0], pause))
-    stats = cp.run(throttled, plan_of(found, NOW, 1 << 20)).stats
+    stats = cp.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
     ground = Ground(disk, lambda: clock[0], pause)
-    assert run(ground, Job(plan_of(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats
+    assert run(ground, Job(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats
 
 
 def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_counts() -> None:
     _, _, storage, log = stage()
-    log.update_settings(replace(SETTINGS, flush_messages=1))
+    log.update_config(replace(SETTINGS, flush_messages=1))
     log.flush()
     replica = Replica(log, bytes(16), lambda _: None, lambda _: None, IsrRules(30_000, lambda *_: True))
     replica.follow_image(1, Partition((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
@@ -166,13 +166,13 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
             syncs.append(log.log_end_offset)
             if len(syncs) == 1:
                 log.truncate_to(119, NOW)
-                log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+                log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
             return await super().in_thread(work, lane)
 
     works: list[Callable[[], Awaitable[None]]] = []
     env = cast("Env", Overtaken())
     flusher = Flusher(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
-    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
     log.truncate_to(120, NOW)
     flusher.flush_due(replica)
     assert len(works) == 1

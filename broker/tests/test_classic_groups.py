@@ -11,7 +11,7 @@ from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import decode, encode
 from ottla.broker.groups.state import Call, GroupState
-from ottla.log.machine import Arm
+from ottla.log.machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
@@ -43,23 +43,23 @@ class Stage:
             assert back is not None
             self.machine.replay(len(self.log), back)
         self.set(fx.timers)
-        for part in fx.then or ():
+        for part in fx.continuation or ():
             self.apply(part)
         for reply in fx.replies:
-            assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
-            self.answers[reply.ticket] = reply.message
-        if fx.settle is not None:
-            self.unsettled.append(fx.settle)
+            assert reply.pending_request not in self.answers, f"{reply.pending_request} was answered twice"
+            self.answers[reply.pending_request] = reply.message
+        if fx.on_commit_outcome is not None:
+            self.unsettled.append(fx.on_commit_outcome)
             if self.commits:
                 self.settle()
 
     def set(self, timers: list[Any]) -> None:
         for timer in timers:
             self._armed.pop(timer.key, None)
-            if isinstance(timer, Arm):
+            if isinstance(timer, ScheduleTimer):
                 self._count += 1
                 self._armed[timer.key] = self._count
-                heapq.heappush(self._heap, (timer.at_ms, self._count, timer.key))
+                heapq.heappush(self._heap, (timer.deadline_ms, self._count, timer.key))
 
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """The fate of what was written is known."""

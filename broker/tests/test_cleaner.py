@@ -17,9 +17,9 @@ from ottla.broker.tests.test_background import NOW, SETTINGS, Clock, in_virtual_
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import memory_disk, new_log
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import WireError
 from ottla.world.env import ChildDied, Env, Ground
 
@@ -54,7 +54,7 @@ class House:
     def __init__(self) -> None:
         _, disk, self.storage, self.log = stage()
         self.log.flush()
-        self.log.update_settings(COMPACTED)
+        self.log.update_config(COMPACTED)
         self.env = Beside(disk)
         self.failures: list[Any] = []
         self.cleaner = Cleaner(cast("Env", self.env), self.storage, SET.__getitem__, lambda *x: self.failures.append(x))
@@ -69,14 +69,14 @@ class House:
         return done[0]
 
     def found(self) -> list[int]:
-        return [record.offset for header, raw in self.log.batches() for record in r.iterate(raw, header)]
+        return [record.offset for header, raw in self.log.batches() for record in r.iterate_records(raw, header)]
 
 
 def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
     house = House()
-    active = house.log.active.base_offset
+    active = house.log.active_segment.base_offset
     assert house.once() is True
-    assert house.log.cleaner_point == active
+    assert house.log.cleaner_offset == active
     assert len([offset for offset in house.found() if offset < active]) == KEYS
     assert house.storage.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
     assert (house.cleaner.passes, house.cleaner.broken_count) == (1, 0)
@@ -107,9 +107,9 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
     assert house.once() is True
     assert waited == []
     directory = house.storage.directories[0]
-    assert directory.noted_cleaner_points == {("t", 0): house.log.cleaner_point}
+    assert directory.synced_cleaner_offsets == {("t", 0): house.log.cleaner_offset}
     on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
-    assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_point
+    assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_offset
 
 
 @pytest.mark.parametrize("short", [0, 3])
@@ -129,7 +129,7 @@ def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short:
 
     disk.fault = fault
     assert house.once() is True
-    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_point})
+    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_offset})
 
 
 def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
@@ -148,13 +148,13 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
         log.truncate_to(10, NOW)
         while log.log_end_offset < 120:  # the same segments, of other records
             own = r.NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
-            log.append_as_leader(bytearray(r.build([own])), 0, NOW)
+            log.append_as_leader(bytearray(r.build_batch([own])), 0, NOW)
         log.set_high_watermark(120)
 
     house.env.before = cut
-    bases = list(log.bases)
+    bases = list(log.base_offsets)
     assert house.once() is False
-    assert log.bases == bases
+    assert log.base_offsets == bases
     assert house.found() == list(range(120)), "each has a key of its own now"
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
     assert house.cleaner.broken_count == 0
@@ -163,14 +163,14 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
 def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
     house = House()
     log = house.log
-    bases = list(log.bases)
-    house.env.before = lambda: log.moves(begins=True)
+    bases = list(log.base_offsets)
+    house.env.before = lambda: log.set_has_future_log(begins=True)
     assert house.once() is False
-    assert (house.env.passes, log.bases) == (1, bases)
+    assert (house.env.passes, log.base_offsets) == (1, bases)
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
     assert house.once() is False
     assert house.env.passes == 1, "not even begun"
-    log.moves(begins=False)
+    log.set_has_future_log(begins=False)
     house.env.before = lambda: None
     assert house.once() is True
 
@@ -178,21 +178,21 @@ def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there(
 def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
     house = House()
     log = house.log
-    bases, wait = list(log.bases), house.env.in_thread
+    bases, wait = list(log.base_offsets), house.env.in_thread
 
     async def begins(work: Any, lane: Any = None) -> Any:
-        log.moves(begins=True)
+        log.set_has_future_log(begins=True)
         return await wait(work, lane)
 
     house.env.in_thread = begins  # type: ignore[method-assign]
     assert house.once() is False
-    assert log.bases == bases
+    assert log.base_offsets == bases
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
 def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
     house = House()
-    house.env.before = house.log.abandon
+    house.env.before = house.log.set_offline
     assert house.once() is False
     assert (house.cleaner.broken_count, house.failures) == (0, [])
 
@@ -224,13 +224,13 @@ def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(err
 def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(r.body, "__defaults__", (0, 1000))
+    monkeypatch.setattr(r.decompress_records, "__defaults__", (0, 1000))
     house, told = House(), []
-    house.log.update_settings(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+    house.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for value in (bytes(2000), b"v", bytes(2000), b"v"):
-        codec = Codec.GZIP if len(value) > 1 else Codec.NONE
+        codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
         house.log.append_as_leader(
-            bytearray(r.build([r.NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, Origin.RAFT
+            bytearray(r.build_batch([r.NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, AppendOrigin.RAFT_LEADER
         )
         house.log.roll(NOW)
         house.log.set_high_watermark(house.log.log_end_offset)
@@ -296,7 +296,7 @@ def test_while_very_many_logs_are_looked_at_others_run() -> None:
             return logs
 
     house.storage.__class__ = Many
-    house.log.update_settings(SETTINGS)
+    house.log.update_config(SETTINGS)
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:

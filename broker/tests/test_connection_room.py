@@ -149,8 +149,8 @@ def test_answers_that_may_have_many_rows_are_written_in_slices(
     stage = Stage(monkeypatch)
     stage.serve(key, lambda context, body: answer, 0, 20)
     sliced = []
-    real = connection_module.response_slices
-    monkeypatch.setattr(connection_module, "response_slices", lambda *told: sliced.append(1) or real(*told))
+    real = connection_module.encode_response_job
+    monkeypatch.setattr(connection_module, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
     raw = frame(key, version, 1, request_body)
     line = Line()
     line.say((len(raw) - 4 + more_bytes).to_bytes(4, "big") + raw[4:] + bytes(more_bytes))

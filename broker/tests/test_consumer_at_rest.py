@@ -35,7 +35,12 @@ class Both:
         other = hb.ConsumerGroupHeartbeatResponse()
         more = Fx()
         beats._Beat(groups, call, other, now_ms, more).go()
-        assert (response, fx.timers, fx.records, fx.then) == (other, more.timers, more.records, more.then)
+        assert (response, fx.timers, fx.records, fx.continuation) == (
+            other,
+            more.timers,
+            more.records,
+            more.continuation,
+        )
         assert not more.records
         return True
 

@@ -11,7 +11,7 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_stage import Follower, Shard, image_of
 from ottla.broker.tests.test_consumer_migration import said
 from ottla.broker.tests.world import topic_id_of
-from ottla.log.machine import SLICE
+from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import offset_records as o
@@ -76,7 +76,7 @@ def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone()
     assert codes == [E.UNKNOWN_SERVER_ERROR, E.NONE]
 
 
-@pytest.mark.parametrize("many", [3, SLICE + 1])
+@pytest.mark.parametrize("many", [3, RECORDS_PER_STEP + 1])
 def test_a_member_in_a_state_nobody_knows_is_fenced_however_large_its_group_is(many: int) -> None:
     """It stands so in a log; the target of a large group is computed in slices."""
     shard = Shard({"t": many})

@@ -22,7 +22,7 @@ from ottla.controller.image import Image
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import alter_client_quotas as cq
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_user_scram_credentials as us
@@ -119,14 +119,14 @@ class Listener:
     def ask(self, request: Any, version: int) -> Any:
         """The answer as it reads on the other side."""
         key = ApiKey(request.SPEC.key)
-        frame = memoryview(request_frame(key, version, 5, "7", request)[4:])
+        frame = memoryview(encode_request(key, version, 5, "7", request)[4:])
 
         async def story() -> Any:
             peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
             return await awaited(self.dispatcher.answer(peer, parse_request(frame), Turn(self.env)))
 
         answer = virtually(story)
-        return compiler.decode_whole(response_class(key), version, compiler.encode(answer, version))
+        return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
 SAYING = {
@@ -291,7 +291,7 @@ ADDRESS = bytes([10, 1, 2, 3])
 
 
 def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
-    inner = request_frame(ApiKey(request.SPEC.key), version, 99, "the client", request)[4:]
+    inner = encode_request(ApiKey(request.SPEC.key), version, 99, "the client", request)[4:]
     return EnvelopeRequest(**{"request_data": inner, "request_principal": BOB, "client_host_address": ADDRESS} | fields)
 
 
@@ -305,7 +305,7 @@ def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None
         ResponseHeader, response_header_version(ApiKey.CREATE_TOPICS, version), answer.response_data
     )
     assert head.correlation_id == 99
-    assert compiler.decode_whole(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
+    assert compiler.decode_exact(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
     assert listener.quorum.said == [(CREATE, version)]
 
 

@@ -26,7 +26,7 @@ from ottla.broker.tests.register import (
     with_runtime,
 )
 from ottla.controller.image import Partition
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 
 # ---------------------------------------------------------------------- leadership
@@ -187,7 +187,7 @@ def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: 
     house = House(followed=False)
     key, value = sizes
     records = [r.NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
-    house.replica.append(bytearray(r.build(records)), 1, Origin.COORDINATOR)
+    house.replica.append(bytearray(r.build_batch(records)), 1, AppendOrigin.COORDINATOR)
     house.write(*(b"one%d" % n for n in range(100)))
     led(house)
     seen: list[int] = []

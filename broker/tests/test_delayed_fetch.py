@@ -13,11 +13,11 @@ import trio
 from ottla.broker.tests.test_fetch import Counting, append_after, request, row, rows_of, send
 from ottla.broker.tests.world import Stage
 from ottla.controller.image import Partition
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch, in_transaction, put
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import append_committed, make_batch, make_transactional_batch
 from ottla.wire.errors import ErrorCode as E
 
-SIZE = len(a_batch(10))
+SIZE = len(make_batch(10))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def stage() -> Stage:
     out.hosted.host("empty")
     replica = out.hosted.host("t")
     for _ in range(4):
-        replica.append(a_batch(10), 1_000_000)
+        replica.append(make_batch(10), 1_000_000)
     return out
 
 
@@ -47,7 +47,7 @@ def test_fetch_min_bytes_above_fetch_max_bytes_of_the_broker_does_not_wait(repli
     stage = Stage()
     leader = stage.hosted.host("t", replicas=(1, 2))
     for _ in range(4):
-        leader.append(a_batch(10), 1_000_000)
+        leader.append(make_batch(10), 1_000_000)
     leader.log.set_high_watermark(12)
     stage.services.fetch_max_bytes = 2 * SIZE
     answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000, replica=replica), 14)
@@ -78,7 +78,7 @@ UNREADABLE = [
 def test_fetch_of_an_unreadable_partition_ends_the_wait_only_where_there_is_no_other(
     stage: Stage, part: tuple[str, int, int], version: int, code: E
 ) -> None:
-    stage.hosted.host("secret").append(a_batch(10), 1_000_000)
+    stage.hosted.host("secret").append(make_batch(10), 1_000_000)
     stage.services.authorizer = SimpleNamespace(may_read=lambda context, topic: topic != "secret")
     answer, took = send(stage, request(part, wait=500), version)
     assert ([(r.error_code, r.aborted_transactions) for r in rows_of(answer)], took) == ([(code, [])], 0)
@@ -111,10 +111,10 @@ def test_fetch_with_an_error_of_a_readable_partition_is_answered_at_once(
 @pytest.mark.parametrize(("offset", "took"), [(0, 0), (3, 0), (6, 0), (9, 5)])
 def test_fetch_of_an_older_segment_is_answered_whatever_the_limit_of_the_partition(offset: int, took: float) -> None:
     stage = Stage()
-    replica = stage.hosted.host("t", settings=LogSettings(segment_bytes=SIZE + 1))
+    replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(4):
-        replica.append(a_batch(10), 1_000_000)
-    assert replica.log.bases == [0, 3, 6, 9]
+        replica.append(make_batch(10), 1_000_000)
+    assert replica.log.base_offsets == [0, 3, 6, 9]
     assert send(stage, request(("t", 0, offset), least=1 << 20, each=SIZE, wait=5000))[1] == took
 
 
@@ -122,7 +122,7 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
     stage = Stage()
     replica = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     for _ in range(4):
-        replica.append(a_batch(10), 1_000_000)
+        replica.append(make_batch(10), 1_000_000)
     replica.log.set_high_watermark(3)
 
     async def commit() -> None:
@@ -142,9 +142,9 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
 def test_fetch_above_the_last_stable_offset_is_answered_at_once(offset: int, isolation: int, took: float) -> None:
     stage = Stage()
     log = stage.hosted.host("t").log
-    put(log, a_batch(0))
-    put(log, in_transaction(7, 0))
-    put(log, in_transaction(7, 1))
+    append_committed(log, make_batch(0))
+    append_committed(log, make_transactional_batch(7, 0))
+    append_committed(log, make_transactional_batch(7, 1))
     assert (log.last_stable_offset, log.high_watermark) == (3, 5)
     answer, after = send(stage, request(("t", 0, offset), isolation=isolation, wait=500))
     assert (rows_of(answer)[0].error_code, after) == (0, took)
@@ -175,7 +175,7 @@ def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Sta
 def test_fetch_with_a_negative_limit_is_answered_as_kafka_does(
     stage: Stage, each: int, most: int, told: list[tuple[int, int]]
 ) -> None:
-    stage.hosted.host("u").append(a_batch(10), 1_000_000)
+    stage.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, took = send(stage, request(("t", 0, 0), ("u", 0, 0), each=each, most=most, wait=5000))
     assert ([(r.error_code, len(r.records)) for r in rows_of(answer)], took) == (told, 0)
     answer, _ = send(stage, request(("empty", 0, 0), each=each, most=most))
@@ -194,6 +194,6 @@ def test_fetch_with_an_unknown_isolation_level_is_refused_as_a_whole(
 
 @pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
 def test_fetch_before_v6_gets_not_leader_for_a_storage_error(stage: Stage, version: int, code: E) -> None:
-    stage.hosted.replicas["t", 0].log.active.close()
+    stage.hosted.replicas["t", 0].log.active_segment.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
     assert row(stage, ("t", 0, 0), version=version).error_code == code

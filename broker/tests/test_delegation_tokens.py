@@ -32,7 +32,7 @@ from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import describe_delegation_token as dd
 from ottla.wire.messages import expire_delegation_token as ed
@@ -94,7 +94,7 @@ class Node:
             rights = self.rights
             self.services.authorizer = SimpleNamespace(decided={}, may=lambda peer, o, r, name: (o, r, name) in rights)
         key = ApiKey(request.SPEC.key)
-        frame = memoryview(request_frame(key, version, 5, "c", request)[4:])
+        frame = memoryview(encode_request(key, version, 5, "c", request)[4:])
         dispatcher = Dispatcher(self.services, self.routes, listener)
 
         async def story() -> Any:
@@ -104,7 +104,7 @@ class Node:
             return await answer if hasattr(answer, "__await__") else answer
 
         answer = virtually(story)
-        return compiler.decode_whole(response_class(key), version, compiler.encode(answer, version))
+        return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
 REQUESTS: list[tuple[Any, int]] = [
@@ -169,7 +169,7 @@ def test_333_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token
     envelope = enveloped(request, 3, request_principal=principal, client_host_address=ADDRESS)
     answer = node.ask(envelope, 0, "OPEN", ANONYMOUS)
     assert answer.error_code == 0
-    inner = compiler.decode_whole(cd.CreateDelegationTokenResponse, 3, answer.response_data[5:])
+    inner = compiler.decode_exact(cd.CreateDelegationTokenResponse, 3, answer.response_data[5:])
     assert inner.error_code == code
     assert [x.principal for x in node.asked] == ([] if token else [BOB])
 

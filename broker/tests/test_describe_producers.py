@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.broker.handlers import describe_producers
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
-from ottla.log.tests.world import UNASKED, in_transaction, marker, of_producer
-from ottla.log.validate import Origin
+from ottla.log.tests.world import UNVERIFIED_TXN, make_marker, make_producer_batch, make_transactional_batch
+from ottla.log.validate import AppendOrigin
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import describe_producers as d
@@ -23,10 +23,10 @@ def ask(stage: Stage, *topics: tuple[str, list[int]]) -> Any:
 def test_open_transactions_and_ended_ones_are_told() -> None:
     stage = Stage()
     replica = stage.hosted.host("t")
-    replica.append(of_producer(5, 0), 5)
-    replica.append(in_transaction(6, 0), 5, Origin.CLIENT, txn=UNASKED)
-    replica.append(in_transaction(7, 0), 5, Origin.CLIENT, txn=UNASKED)
-    replica.append(marker(7, 1, coordinator_epoch=9), 5, Origin.COORDINATOR)
+    replica.append(make_producer_batch(5, 0), 5)
+    replica.append(make_transactional_batch(6, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN)
+    replica.append(make_transactional_batch(7, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN)
+    replica.append(make_marker(7, 1, coordinator_epoch=9), 5, AppendOrigin.COORDINATOR)
     rows = ask(stage, ("t", [0])).topics[0].partitions[0].active_producers
     found = [
         (x.producer_id, x.producer_epoch, x.last_sequence, x.coordinator_epoch, x.current_txn_start_offset)

@@ -113,7 +113,7 @@ def test_a_sweep_goes_in_slices_and_looks_that_find_nothing_count() -> None:
         stage.apply(stage.machine.handle(0, Commit(group, group, "", None, -1, -1, new, 9)))
     early = stage.machine.handle(DAY_MS, Fired(("expire",)))
     assert early.records == []
-    assert [part.records for part in early.then or ()] == [[]] * 8
+    assert [part.records for part in early.continuation or ()] == [[]] * 8
     late = stage.machine.handle(8 * DAY_MS, Fired(("expire",)))
     stage.apply(late)
     assert stage.machine.offsets.groups() == []

@@ -10,14 +10,14 @@ import trio
 
 from ottla.broker.handlers import fetch
 from ottla.broker.tests.world import NOW_MS, Stage, topic_id_of, virtually
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch, in_transaction, marker, put
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import append_committed, make_batch, make_marker, make_transactional_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 
 NEWEST = 18
-SIZE = len(a_batch(10))
+SIZE = len(make_batch(10))
 
 
 def request(*parts: tuple[str, int, int], **more: Any) -> f.FetchRequest:
@@ -80,7 +80,7 @@ def stage() -> Stage:
     out = Stage()
     replica = out.hosted.host("t")
     for _ in range(4):
-        replica.append(a_batch(10), 1_000_000)
+        replica.append(make_batch(10), 1_000_000)
     return out
 
 
@@ -105,7 +105,7 @@ def test_how_much_is_read(stage: Stage, offset: int, each: int, most: int, size:
 
 def test_only_the_first_partition_that_has_something_may_exceed_the_limits(stage: Stage) -> None:
     stage.hosted.host("empty")
-    stage.hosted.host("u").append(a_batch(10), 1_000_000)
+    stage.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, _ = send(stage, request(("empty", 0, 0), ("t", 0, 0), ("u", 0, 0), each=1, most=1 << 20))
     assert [len(r.records) for r in rows_of(answer)] == [0, SIZE, 0]
 
@@ -142,7 +142,7 @@ def test_fetch_with_limits_below_the_first_batch_returns_no_records(
     for topic, batches in (("t", 4), ("u", 1), ("v", 2)):
         replica = stage.hosted.host(topic, replicas=(1, 2))
         for _ in range(batches):
-            replica.append(a_batch(10), 1_000_000)
+            replica.append(make_batch(10), 1_000_000)
     more = {"each": each, "most": most, **reader}
     answer, _ = send(stage, request(("t", 0, 0), ("u", 0, 0), ("v", 0, 0), **more), more["version"])
     assert [len(r.records) for r in rows_of(answer)] == sizes
@@ -197,9 +197,9 @@ def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: Stage) -> Non
 def test_a_reader_whose_log_was_cut_is_told_where_its_epoch_ended() -> None:
     stage = Stage()
     replica = stage.hosted.host("t")
-    replica.append(a_batch(10), 0)  # epoch 3
+    replica.append(make_batch(10), 0)  # epoch 3
     replica.leader_epoch = 5
-    replica.append(a_batch(10), 0)
+    replica.append(make_batch(10), 0)
     got = row(stage, ("t", 0, 4), last_epoch=3)
     assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset, len(got.records)) == (3, 3, 0)
     got = row(stage, ("t", 0, 3), last_epoch=4)
@@ -212,10 +212,10 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     stage = Stage()
     replica = stage.hosted.host("t")
     log = replica.log
-    put(log, a_batch(0))
-    put(log, in_transaction(7, 0))
-    put(log, marker(7, 0))
-    put(log, in_transaction(8, 0))
+    append_committed(log, make_batch(0))
+    append_committed(log, make_transactional_batch(7, 0))
+    append_committed(log, make_marker(7, 0))
+    append_committed(log, make_transactional_batch(8, 0))
     replica.advance(log.log_end_offset, 0)
     free, committed = row(stage, ("t", 0, 0)), row(stage, ("t", 0, 0), isolation=1)
     assert free.aborted_transactions is None
@@ -239,14 +239,14 @@ def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
     stage: Stage, each: int, most: int, offset: int, aborted: list[f.AbortedTransaction] | None
 ) -> None:
     """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; seen beside Kafka 4.3.1."""
-    stage.hosted.host("u").append(a_batch(10), 1_000_000)
+    stage.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, _ = send(stage, request(("t", 0, 0), ("u", 0, offset), each=each, most=most, isolation=1), NEWEST)
     assert rows_of(answer)[1].aborted_transactions == aborted
 
 
 def test_a_disk_that_cannot_be_read_is_told(stage: Stage) -> None:
     log = stage.hosted.replicas["t", 0].log
-    log.active.close()
+    log.active_segment.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
     assert row(stage, ("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert stage.failures
@@ -259,7 +259,7 @@ def append_after(stage: Stage, *times: float, topic: str = "t") -> Any:
     async def work() -> None:
         for at in times:
             await trio.sleep_until(at)
-            stage.hosted.replicas[topic, 0].append(a_batch(10), 1_000_000)
+            stage.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
 
     return work
 
@@ -313,7 +313,7 @@ def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: Stag
     async def both() -> None:
         for at, topic in ((0.1, "t"), (0.2, "t"), (0.3, "u")):
             await trio.sleep_until(at)
-            stage.hosted.replicas[topic, 0].append(a_batch(10), 1_000_000)
+            stage.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
 
     answer, took = send(stage, request(("t", 0, 12), ("u", 0, 0), least=3 * SIZE, wait=5000), meanwhile=both)
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE, SIZE], pytest.approx(0.3))
@@ -332,9 +332,9 @@ def test_who_waits_is_answered_when_the_partition_goes(stage: Stage) -> None:
 
 def test_an_old_segment_counts_as_enough_whatever_is_asked_for() -> None:
     stage = Stage()
-    replica = stage.hosted.host("t", settings=LogSettings(segment_bytes=SIZE + 1))
+    replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(3):
-        replica.append(a_batch(10), 1_000_000)
+        replica.append(make_batch(10), 1_000_000)
     assert len(replica.log.segments) == 3
     _, took = send(stage, request(("t", 0, 0), least=1000 * SIZE, wait=5000))
     assert took == 0

@@ -17,7 +17,7 @@ from ottla.broker.replica.following import pieces
 from ottla.broker.replica.leader_line import World
 from ottla.broker.tests.brokers import Brokers, until
 from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError, WireError
@@ -78,7 +78,7 @@ class Slow:
     def follow(self, *numbers: int) -> None:
         for number in numbers:
             epochs = SimpleNamespace(latest=lambda: 3)
-            synced = {"recovery_point": 0, "settings": LogSettings()}
+            synced = {"recovery_point": 0, "settings": LogConfig()}
             log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **synced)
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
             self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class Asked:
         for number in range(6):
             assert await brokers[1].produce(b"%d" % number, acks=1) is E.NONE
         brokers[1].log.set_high_watermark(6)
-        assert brokers[1].log.raise_start(4)
+        assert brokers[1].log.maybe_increment_log_start_offset(4)
         fetcher = brokers[2].fetchers._fetchers[1, 0]
         call = fetcher._line.call
 

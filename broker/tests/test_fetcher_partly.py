@@ -171,7 +171,7 @@ def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monk
 @pytest.mark.parametrize("answer", [{"diverging_epoch": f.EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
 def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     leader = Scripted([row(0, **answer), row(1)])
-    batch = r.build([r.NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
+    batch = r.build_batch([r.NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
     leader.log().append_as_follower(batch, 0)
     leader.lies = [(0, 3)]
     told = trio.Event()
@@ -179,7 +179,7 @@ def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monk
     def telling(*_: Any) -> Any:
         yield told
 
-    monkeypatch.setattr(fetcher, "producers_below", telling)
+    monkeypatch.setattr(fetcher, "producer_state_below_job", telling)
     leader.follow(0, 1)
 
     async def story() -> None:

@@ -15,7 +15,7 @@ from ottla.broker.replica.throttle import FOLLOWER, Throttle
 from ottla.broker.tests.world import NOW_MS, Stage, VirtualEnv, virtually
 from ottla.controller.image import Image
 from ottla.controller.records import OLDEST_METADATA_VERSION
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire.messages import metadata_records as m
 
 
@@ -156,7 +156,7 @@ def test_r317_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_wa
     node = Node()
     (replica,) = node.follower("t")
     for _ in range(4):
-        replica.log.append_as_leader(a_batch(10), epoch, NOW_MS)
+        replica.log.append_as_leader(make_batch(10), epoch, NOW_MS)
     replica.log.set_high_watermark(6)
     node.fetchers.follow(replica, 2, 3)
     assert replica.log.log_end_offset == end
@@ -166,7 +166,7 @@ def test_r317_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_wa
 def test_a_disk_that_does_not_let_a_log_be_cut_is_told_and_nothing_is_followed() -> None:
     node = Node()
     (replica,) = node.follower("t")
-    replica.log.append_as_leader(a_batch(10), -1, NOW_MS)
+    replica.log.append_as_leader(make_batch(10), -1, NOW_MS)
 
     node.env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
     node.fetchers.follow(replica, 2, 3)

@@ -16,14 +16,14 @@ from ottla.broker.tests.scripted_leader import records
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
 from ottla.controller.image import Partition
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 
-SIZE = len(a_batch(10))
+SIZE = len(make_batch(10))
 EPOCH_OF_2 = 70
 
 
@@ -44,7 +44,7 @@ class Led(Stage):
             lambda broker: EPOCH_OF_2 if broker == 2 else -1,
         )
         for self.replica.leader_epoch in epochs:
-            self.replica.append(a_batch(10), NOW_MS)
+            self.replica.append(make_batch(10), NOW_MS)
 
     @property
     def leading(self) -> Leading:
@@ -106,7 +106,7 @@ def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_t
         assert len(got.records) == 0
         assert led.leading.followers[2].end_offset == -1
     led.replica.log.follow_high_watermark(6)
-    assert led.replica.log.raise_start(5)
+    assert led.replica.log.maybe_increment_log_start_offset(5)
     assert rows_of(send(led, by(2, 4, last_epoch=2))[0])[0].error_code == E.OFFSET_OUT_OF_RANGE, "below the log start"
 
 
@@ -190,14 +190,14 @@ def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
 ) -> None:
     stage = Stage()
     replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
-    replica.log.start_over_at(5, NOW_MS)
+    replica.log.truncate_fully_and_start_at(5, NOW_MS)
     batch = records(first, last - first + 1)
     if begins is None:
         with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE"):
             replica.append_as_follower(batch, NOW_MS)
     else:
         assert not replica.append_as_follower(batch, NOW_MS)
-        assert replica.log.bases == [begins]
+        assert replica.log.base_offsets == [begins]
     assert replica.log.log_end_offset == ends
 
 
@@ -217,7 +217,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
             await trio.sleep(0.05)
             assert came == []
             assert led.replica.log.high_watermark == 12
-            led.replica.append(a_batch(10), NOW_MS)
+            led.replica.append(make_batch(10), NOW_MS)
             await trio.sleep(0.1)
             assert came == [("follower", 0.1, SIZE)]
             assert led.leading.followers[2].end_offset == 12, "R327: not counted again when its answer leaves"
@@ -275,7 +275,7 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
     stage = Stage()
     replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     for n in range(2):
-        batch = a_batch(10)
+        batch = make_batch(10)
         batch[7] = 3 * n
         replica.append_as_follower(batch, NOW_MS)
     replica.follow_offsets(3, 0)

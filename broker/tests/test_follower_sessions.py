@@ -17,13 +17,13 @@ from ottla.broker.server.followers import LOOK_ANYWAY
 from ottla.broker.tests.test_fetch import rows_of
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, topic_id_of, virtually
 from ottla.controller.image import Partition
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import fetch as f
 
 ISR = Partition((1, 2, 3), (1, 2, 3), 1, 3, 0)
-SIZE = len(a_batch(0))
+SIZE = len(make_batch(0))
 
 
 class Node(Stage):
@@ -46,7 +46,7 @@ class Node(Stage):
         return state
 
     def append(self, number: int = 0) -> None:
-        self.replica(number).append(a_batch(0), NOW_MS)
+        self.replica(number).append(make_batch(0), NOW_MS)
 
     def other(self, number: int, offset: int) -> None:
         """Broker 3 fetches."""
@@ -199,7 +199,7 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) 
         await node.fetch(dict.fromkeys(range(3), 0))
         await node.fetch({1: 3})
         await node.fetch({})
-        assert node.replica(1).log.raise_start(3), "by retention"
+        assert node.replica(1).log.maybe_increment_log_start_offset(3), "by retention"
         starts = [[r.log_start_offset for r in rows_of(await node.fetch({}))] for _ in range(LOOK_ANYWAY)]
         assert [x for x in starts if x] == [[3]]
         assert len(node.looked) == 0

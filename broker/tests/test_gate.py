@@ -19,7 +19,7 @@ from ottla.peers import scram
 from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from ottla.wire.apis import ApiKey, request_class, request_spec
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -49,7 +49,7 @@ def gate(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> Gate:
 
 
 def frame(request: Any, version: int) -> memoryview:
-    return memoryview(request_frame(ApiKey(request.SPEC.key), version, 7, "c", request)[4:])
+    return memoryview(encode_request(ApiKey(request.SPEC.key), version, 7, "c", request)[4:])
 
 
 def versions(version: int = 3) -> memoryview:
@@ -168,7 +168,7 @@ def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, ver
         made = gate(reauth_ms=60_000)
         STATES[state](made)
         before = made.state
-        raw = request_frame(key, known.high, 7, "c", request_class(key)())[4:]
+        raw = encode_request(key, known.high, 7, "c", request_class(key)())[4:]
         raw = raw[:2] + number.to_bytes(2, "big", signed=True) + raw[4:] if number != known.high else raw
         try:
             said = made.handle(memoryview(raw), 10_000.0)
@@ -187,7 +187,7 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
     pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
     pieces += [bytes(handshake(SCRAM_SHA_512, 0)), bytes(say(plain(password="alice"))), bytes(say(client.first()))]
     pieces += [plain(password=""), client.first(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
-    pieces.append(request_frame(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
+    pieces.append(encode_request(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
     for _ in range(50):
         made = gate(reauth_ms=rng.choice([0, 5_000]))
         for _ in range(rng.randrange(1, 8)):

@@ -342,7 +342,7 @@ def test_groups_stand_up_in_slices_as_their_records_say() -> None:
     for number in range(450):
         again.machine.groups.stored[f"g{number}"] = value
     fx = again.machine.handle(0, Loaded())
-    parts = list(fx.then or ())
+    parts = list(fx.continuation or ())
     assert 3 <= len(parts) <= 5
     assert sum(len(p.timers) for p in parts) == 900
     assert len(again.machine.groups.groups) == 450

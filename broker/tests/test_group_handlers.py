@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.groups.coordinator import TOPIC, java_hash, machine_of, partition_of
 from ottla.broker.tests.group_node import Node, run
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -42,8 +42,8 @@ def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
 
 def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed() -> None:
     node = Node(led=False)
-    batch = r.build([r.NewRecord(b"\x00\x63", b"", 1)])
-    node.replica.append(bytearray(batch), 1, Origin.COORDINATOR)
+    batch = r.build_batch([r.NewRecord(b"\x00\x63", b"", 1)])
+    node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
     node.groups.lead(node.replica)
     assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
     assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == 0
@@ -61,7 +61,7 @@ def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed
 def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_listed(value: bytes) -> None:
     node = Node(led=False, partitions=2)
     key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
-    node.replica.append(bytearray(r.build([r.NewRecord(key, value, 1)])), 1, Origin.COORDINATOR)
+    node.replica.append(bytearray(r.build_batch([r.NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
     for number in range(2):
         node.groups.lead(node.stage.hosted.replicas[TOPIC, number])
 

@@ -18,8 +18,8 @@ from ottla.broker.groups.offsets import NewOffset, Position
 from ottla.broker.groups.state import Group, GroupState, subscribed_topics
 from ottla.broker.tests.test_classic_groups import Stage, stable
 from ottla.broker.tests.test_group_rules import subscription
-from ottla.log.machine import Cancel
-from ottla.wire.unread import READ_AT_ONCE
+from ottla.log.machine import CancelTimer
+from ottla.wire.unread import ELEMENTS_PER_YIELD
 
 MINUTES_MS = 60_000
 
@@ -103,7 +103,7 @@ def test_who_leaves_takes_its_session_along() -> None:
     stage, (leader, follower) = stable(2)
     fx = rb.Fx()
     rb.take_out(stage.group, stage.group.members[follower], fx)
-    assert fx.timers == [Cancel(("session", "g", follower))]
+    assert fx.timers == [CancelTimer(("session", "g", follower))]
     assert list(stage.group.members) == [leader]
 
 
@@ -191,5 +191,5 @@ def test_subscription_with_very_many_topics_is_decoded_in_slices() -> None:
     def steps() -> Iterator[None]:
         read.append((yield from subscribed_topics(stage.group)))
 
-    assert len(list(steps())) >= len(names) // READ_AT_ONCE
+    assert len(list(steps())) >= len(names) // ELEMENTS_PER_YIELD
     assert read == [set(names)]

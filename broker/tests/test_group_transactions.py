@@ -17,10 +17,10 @@ from ottla.broker.groups.state import Group, GroupState, Member
 from ottla.broker.tests.group_node import run
 from ottla.broker.tests.pending_node import PID, House
 from ottla.broker.tests.world import awaited
-from ottla.log.machine import SLICE, Ends
+from ottla.log.machine import RECORDS_PER_STEP, TransactionCompletion
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
-from ottla.wire.control import ControlType, TxnEnd
+from ottla.wire.control import ControlRecordType, EndTransactionMarker
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import txn_offset_commit as m
 
@@ -97,7 +97,7 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
 
 
 def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_all() -> None:
-    house, rows = House(), 2 * SLICE + 1
+    house, rows = House(), 2 * RECORDS_PER_STEP + 1
 
     async def story() -> None:
         parts = [m.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
@@ -114,9 +114,11 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
             await awaited(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
-        assert ends in ([SLICE], [2 * SLICE]), "others had the loop behind a slice: which one is up to the scheduler"
+        assert ends in ([RECORDS_PER_STEP], [2 * RECORDS_PER_STEP]), (
+            "others had the loop behind a slice: which one is up to the scheduler"
+        )
         batches = [header for header, _ in house.replica.log.batches()]
-        assert [header.records_count for header in batches] == [SLICE, SLICE, 1, 1]
+        assert [header.records_count for header in batches] == [RECORDS_PER_STEP, RECORDS_PER_STEP, 1, 1]
         assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
         assert batches[-1].is_control
         last = [max(range(n, rows, 3)) for n in range(3)]
@@ -221,7 +223,7 @@ def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
 
     async def story() -> None:
         def abort() -> None:
-            ends = Ends(PID, 0, TxnEnd(ControlType.ABORT, 0), 1)
+            ends = TransactionCompletion(PID, 0, EndTransactionMarker(ControlRecordType.ABORT, 0), 1)
             house.groups.ask_partition(0, lambda own: EndTxn(own, ends))
 
         house.coordinator.meanwhile = abort

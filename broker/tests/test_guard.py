@@ -139,9 +139,9 @@ def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, versi
         assert seen == []
         raw = compiler.encode(answer, version)
         if version < HAS_ERROR_SINCE.get(key, 0):
-            assert compiler.decode_whole(response_class(key), version, raw) == empty(request)
+            assert compiler.decode_exact(response_class(key), version, raw) == empty(request)
             continue
-        assert tells(compiler.decode_whole(response_class(key), version, raw), DENIED[need.resource])
+        assert tells(compiler.decode_exact(response_class(key), version, raw), DENIED[need.resource])
 
 
 # ---------------------------------------------------------------- rows

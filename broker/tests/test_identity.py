@@ -19,7 +19,7 @@ from ottla.broker.server.listening import CannotListen, Listening
 from ottla.controller.format import Plan, Voter, format_directories, known_voters
 from ottla.controller.levels import starting_levels
 from ottla.controller.quorum_config import Endpoint
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.world.memory_disk import MemoryDisk
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
@@ -53,7 +53,7 @@ class Ground:
         self.values, self.host, self.ports = values or {}, host, Ports(*taken)
         self.ids: Iterator[bytes] = (bytes([7, *n.to_bytes(15, "big")]) for n in itertools.count())
 
-    def start(self) -> tuple[NodeConfig, Identity, tuple[Endpoint, ...]]:
+    def start(self) -> tuple[NodeConfig, MetaProperties, tuple[Endpoint, ...]]:
         """As a node does: listen, look whose the directories are, make them where they are new."""
         config = NodeConfig(self.values, "/data", host=self.host, port=0)
         storage = Storage(self.disk.session(), config.data_dirs)
@@ -69,7 +69,7 @@ class Ground:
 
         kept = trio.run(listen)
         quorum = config.quorum(*listening.controller_ports, kept=kept)
-        identity = storage.metadata.identity
+        identity = storage.metadata.meta_properties
         if identity is None:
             identity = make_identity(storage, config, quorum, 0, lambda: next(self.ids))
         storage.unlock()

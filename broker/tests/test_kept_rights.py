@@ -22,7 +22,7 @@ from ottla.broker.tests.world import Stage, awaited, virtually
 from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Resource
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
@@ -41,7 +41,7 @@ class Line:
     def __init__(self, *rules: Acl) -> None:
         self.stage = Stage()
         self.replica = self.stage.hosted.host("t")
-        self.replica.append(a_batch(10), 1_000_000)
+        self.replica.append(make_batch(10), 1_000_000)
         self.authorizer = self.stage.services.authorizer = holding(*rules)
         self._rules = rules
         self.peer = Peer("127.0.0.1", ("here", 9092))
@@ -62,7 +62,7 @@ class Line:
 
     async def write(self) -> int:
         context = replace(self.stage.context(ApiKey.PRODUCE, 12), peer=self.peer)
-        return row_of(await awaited(produce.handle(context, bringing(("t", 0, bytearray(a_batch(10))))))).error_code
+        return row_of(await awaited(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
 
     async def ask(self) -> tuple[int, int, int]:
         """How it may read, follow and write."""
@@ -102,7 +102,7 @@ def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> Non
             await trio.sleep(1)
             assert not told
             line.drop()
-            line.replica.append(a_batch(10), 1_000_000)
+            line.replica.append(make_batch(10), 1_000_000)
 
     virtually(run)
     assert told == [REFUSED]

@@ -36,15 +36,15 @@ def classic(count: int = MANY, partitions: int = MANY) -> tuple[Shard, list[str]
 
 
 def parts(fx: Fx) -> list[Fx]:
-    return list(chain([fx], fx.then or ()))
+    return list(chain([fx], fx.continuation or ()))
 
 
 def apply(shard: Shard, fx: Fx) -> int:
     """Have it done; gives the most records of a slice."""
     most = 0
-    for part in chain([fx], fx.then or ()):
+    for part in chain([fx], fx.continuation or ()):
         most = max(most, len(part.records))
-        part.then = None
+        part.continuation = None
         shard.apply(part)
     return most
 
@@ -71,7 +71,7 @@ def test_a_large_classic_group_is_converted_in_slices_and_everybody_is_in_it() -
 def test_a_few_are_converted_at_once() -> None:
     shard, _ = classic(20, 20)
     fx = shard.machine.handle(shard.now, beat())
-    assert (fx.then, len(fx.records) > 60) == (None, True)
+    assert (fx.continuation, len(fx.records) > 60) == (None, True)
 
 
 def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
@@ -83,7 +83,7 @@ def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
     shard.apply(shard.machine.handle(shard.now, Call("waits", request, 9, "c", "h", "id")))
     assert "waits" not in shard.answers
     told = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
-    assert [(r.ticket, r.message.error_code) for r in told if r.ticket == "waits"] == [
+    assert [(r.pending_request, r.message.error_code) for r in told if r.pending_request == "waits"] == [
         ("waits", E.REBALANCE_IN_PROGRESS)
     ]
 
@@ -99,12 +99,12 @@ def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str,
     """The second: what the leader gave does not come out even."""
     shard, _ = classic(MANY, MANY if code is E.INVALID_REGULAR_EXPRESSION else 6)
     fx = shard.machine.handle(shard.now, beat(**{**JOINS, **fields}))
-    assert fx.then is not None
-    written = map(len, (part.records for part in fx.then))
+    assert fx.continuation is not None
+    written = map(len, (part.records for part in fx.continuation))
     with pytest.raises(ProtocolError) as caught:  # the shard tells those whose answers stand beside it
         assert not any(written)
     assert (caught.value.code, fx.records) == (code, [])
-    assert [reply.ticket for reply in fx.replies] == ["beat-0"]
+    assert [reply.pending_request for reply in fx.replies] == ["beat-0"]
     assert "g" in shard.machine.groups.groups
 
 

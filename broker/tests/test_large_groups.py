@@ -17,11 +17,11 @@ from ottla.broker.tests.test_classic_groups import Stage
 from ottla.broker.tests.test_expiry import commit
 from ottla.broker.tests.test_group_rules import subscription
 from ottla.controller.image import Image
-from ottla.log.machine import SLICE, Effects, Reply
+from ottla.log.machine import RECORDS_PER_STEP, Effects, RequestReply
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
 
-MANY = 2 * SLICE + 1
+MANY = 2 * RECORDS_PER_STEP + 1
 JOIN_IS_OVER = Fired(("join", "g"))
 
 
@@ -35,7 +35,7 @@ def crowd(count: int = MANY) -> tuple[Stage, list[str]]:
 
 
 def slices(fx: Fx) -> list[Fx]:
-    return [part for part in chain([fx], fx.then or ()) if part.replies or part.records or part.timers]
+    return [part for part in chain([fx], fx.continuation or ()) if part.replies or part.records or part.timers]
 
 
 def all_in(count: int = MANY) -> tuple[Stage, list[str]]:
@@ -50,14 +50,14 @@ def all_in(count: int = MANY) -> tuple[Stage, list[str]]:
 def sync_of_leader(stage: Stage, members: list[str]) -> Any:
     shares = [s.SyncGroupRequestAssignment(m, m.encode()) for m in members]
     request = s.SyncGroupRequest("g", 1, members[0], None, "consumer", "range", shares)
-    return stage.machine.handle(stage.now, Call("leader", request, 5, "c", "h")).settle
+    return stage.machine.handle(stage.now, Call("leader", request, 5, "c", "h")).on_commit_outcome
 
 
 def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
     stage, members = crowd()
     parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
     answers = [reply for part in parts for reply in part.replies]
-    assert max(len(part.replies) for part in parts) == SLICE
+    assert max(len(part.replies) for part in parts) == RECORDS_PER_STEP
     assert sorted(r.message.member_id for r in answers) == sorted(members)
     assert {r.message.generation_id for r in answers} == {1}
     assert [len(r.message.members) for r in answers if r.message.members] == [MANY], "the leader's"
@@ -66,26 +66,26 @@ def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
 
 
 def test_few_members_hear_at_once() -> None:
-    stage, _ = crowd(SLICE)
+    stage, _ = crowd(RECORDS_PER_STEP)
     fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
-    assert (len(fx.replies), fx.then) == (SLICE, None)
+    assert (len(fx.replies), fx.continuation) == (RECORDS_PER_STEP, None)
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_a_coordinator_that_goes_between_two_slices_answers_the_rest(done: int) -> None:
     stage, _ = crowd()
     fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
-    assert fx.then is not None
-    answered = [r for _ in range(done) for r in next(fx.then).replies]
+    assert fx.continuation is not None
+    answered = [r for _ in range(done) for r in next(fx.continuation).replies]
     answered += stage.machine.handle(stage.now, Unloaded(E.NOT_COORDINATOR)).replies
-    assert len(answered) == len({r.ticket for r in answered}) == MANY
+    assert len(answered) == len({r.pending_request for r in answered}) == MANY
 
 
 def test_an_assignment_is_given_out_in_slices() -> None:
     stage, members = all_in()
     parts = slices(stage.machine.handle(stage.now, Settled(sync_of_leader(stage, members), E.NONE)))
     assert len(parts) == 3
-    given = {r.ticket: r.message.assignment for part in parts for r in part.replies}
+    given = {r.pending_request: r.message.assignment for part in parts for r in part.replies}
     assert given == {"leader": members[0].encode()} | {f"sync-{m}": m.encode() for m in members[1:]}
     assert stage.group.state is GroupState.STABLE
 
@@ -102,7 +102,7 @@ def test_who_does_not_sync_in_time_is_dropped_in_slices() -> None:
     stage, _ = crowd()
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
     parts = slices(stage.machine.handle(stage.now, Fired(("sync", "g"))))
-    assert max(len(part.timers) for part in parts) <= SLICE + 3
+    assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
     assert stage.group.state is GroupState.EMPTY
     assert [record.value.generation for part in parts for record in part.records] == [2]  # type: ignore[union-attr]
 
@@ -112,7 +112,7 @@ def test_who_did_not_come_back_is_dropped_in_slices() -> None:
     stage.apply(stage.machine.handle(stage.now, Settled(sync_of_leader(stage, members), E.NONE)))
     stage.join("again", members[0], version=3)
     parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
-    assert max(len(part.timers) for part in parts) <= SLICE + 3
+    assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
     assert list(stage.group.members) == members[:1]
 
 
@@ -123,7 +123,7 @@ def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
     fx = stage.machine.handle(stage.now, Call("leave", lg.LeaveGroupRequest("g", "", wanted), version, "c", "h"))
     [reply] = fx.replies
     parts = slices(fx)
-    assert max(len(part.replies) for part in parts) <= SLICE
+    assert max(len(part.replies) for part in parts) <= RECORDS_PER_STEP
     assert [row.error_code for row in reply.message.members] == [E.NONE] * MANY + [E.UNKNOWN_MEMBER_ID]
     assert stage.group.state is GroupState.EMPTY
 
@@ -143,7 +143,7 @@ def test_what_a_large_group_reads_is_found_member_by_member() -> None:
         stage.group.speak(member, [("range", subscription("t"))])
     assert sum(1 for _ in subscribed_topics(stage.group)) == MANY
     fx = stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("t", 0)]))
-    assert fx.then is not None
+    assert fx.continuation is not None
     stage.apply(fx)
     assert stage.answers["delete"] == {"t"}
 
@@ -175,7 +175,7 @@ class Crowd(Register):
     def handle(self, now_ms: int, event: Any) -> Effects[Any]:
         if isinstance(event, Settled | Loaded | Unloaded) or not isinstance(event, str):
             return super().handle(now_ms, event)
-        return Effects(then=(Effects(replies=[Reply(ticket, event)]) for ticket in self.parked))
+        return Effects(continuation=(Effects(replies=[RequestReply(ticket, event)]) for ticket in self.parked))
 
 
 def test_answers_that_go_in_slices_leave_slice_by_slice() -> None:

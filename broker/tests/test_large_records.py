@@ -19,7 +19,7 @@ from ottla.wire.messages import consumer_group_records as c
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import share_state_records as s
 from ottla.wire.messages import transaction_records as t
-from ottla.wire.unread import READ_AT_ONCE
+from ottla.wire.unread import ELEMENTS_PER_YIELD
 
 GROUPS: Any = b.Serde(group_records.encode, group_records.decode, group_records.form)
 TRANSACTIONS: Any = b.Serde(
@@ -46,7 +46,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
     """Replay a record; return what the state machine got, and the work of each step."""
-    batch, log = r.build([r.NewRecord(key, value, headers=headers)]), Log()
+    batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), Log()
     steps = list(b.replayed(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
 
@@ -110,7 +110,7 @@ def test_record_with_many_elements_is_decoded_in_slices(name: str) -> None:
     serde, (key, value) = LARGE[name]
     records, steps = replayed(serde, key, value)
     assert records == [serde.decode(key, value)]
-    assert len(steps) >= MANY // READ_AT_ONCE, "no step decodes more"
+    assert len(steps) >= MANY // ELEMENTS_PER_YIELD, "no step decodes more"
     assert sum(steps) >= MANY * b.ELEMENT_COST_BYTES + len(value), "the loop is yielded after so much work"
 
 

@@ -11,9 +11,9 @@ import pytest
 from ottla.broker.handlers import delete_records, list_offsets
 from ottla.broker.tests.world import NOW_MS, Stage, as_sent, awaited, virtually
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import UNASKED
-from ottla.log.validate import Origin
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import UNVERIFIED_TXN
+from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -27,8 +27,8 @@ DEBUGGING = -2
 
 def append(log: PartitionLog, leader_epoch: int, *times: int, **fields: Any) -> None:
     """Append a batch of records with these times."""
-    raw = bytearray(r.build([r.NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
-    log.append_as_leader(raw, leader_epoch, NOW_MS, Origin.COORDINATOR, txn=UNASKED)
+    raw = bytearray(r.build_batch([r.NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
+    log.append_as_leader(raw, leader_epoch, NOW_MS, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
 
 
 IN_TRANSACTION = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -95,9 +95,9 @@ def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all
 def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: Stage) -> None:
     log = stage.hosted.replicas["t", 0].log
     log.set_high_watermark(5)
-    log.raise_start(4)
+    log.maybe_increment_log_start_offset(4)
     assert ask(stage, -3) == (E.NONE, 4, 50, 4)
-    log.raise_start(5)
+    log.maybe_increment_log_start_offset(5)
     assert ask(stage, -3) == (E.NONE, 4, 50, 4), "also below the log start"
     assert ask(stage, NOW_MS) == NOTHING
 
@@ -129,7 +129,7 @@ def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
 ) -> None:
     stage = Stage()
     stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
-    stage.hosted.host("t", settings=LogSettings(compact=compact, delete=delete))
+    stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
     stage.services.storage = Storage()
     request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
 

@@ -17,7 +17,7 @@ from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.world.logs import NAMES
@@ -60,7 +60,7 @@ class Node(Stage):
 
     async def _forward(self, context: Any, request: Any) -> Any:
         sent = parse_request(memoryview(context.frame))
-        assert compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body)[0] == request
+        assert compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body_position)[0] == request
         self.forwarded += request.resources
         rows = [ia.AlterConfigsResourceResponse(41, None, x.resource_type, x.resource_name) for x in request.resources]
         return ia.IncrementalAlterConfigsResponse(responses=rows)
@@ -71,7 +71,7 @@ class Node(Stage):
             request = ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
             made = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
             context = Asking(**{field: getattr(made, field) for field in Context.__dataclass_fields__})
-            context.frame = request_frame(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 5, "client", request)[4:]
+            context.frame = encode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 5, "client", request)[4:]
             return await awaited((handler or incremental_alter_configs).handle(context, request))
 
         return [(row.error_code, row.error_message) for row in virtually(run).responses]

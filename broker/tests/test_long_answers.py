@@ -13,7 +13,7 @@ from ottla.broker.tests.world import awaited, virtually
 from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.schema import Message
@@ -61,7 +61,7 @@ def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that
     listener = Listener()
     last = ct.CreatableTopicResult("last", error_code=code)
     listener.quorum.answer = ct.CreateTopicsResponse(topics=[*MADE.topics, last])
-    frame = memoryview(request_frame(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
+    frame = memoryview(encode_request(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
 
     async def story() -> Any:
         peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")

@@ -19,13 +19,13 @@ from ottla.broker.groups.streams.heartbeat import heartbeat as streams_heartbeat
 from ottla.broker.tests import streams_stage
 from ottla.broker.tests.consumer_stage import image_of
 from ottla.broker.tests.register import E, House, code_of, led, refusing, with_runtime
-from ottla.log.machine import SLICE
+from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import share_group_heartbeat as shb
 from ottla.wire.messages import streams_group_heartbeat as sth
 
-TOPICS = {"t": 5 * SLICE} | {f"t{number}": 1 for number in range(SLICE + 1)}
+TOPICS = {"t": 5 * RECORDS_PER_STEP} | {f"t{number}": 1 for number in range(RECORDS_PER_STEP + 1)}
 
 
 def consumer(ticket: Any) -> Any:

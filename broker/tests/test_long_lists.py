@@ -29,7 +29,7 @@ from ottla.controller import decision
 from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image, Partition, Topic
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.alter_configs import (
     AlterableConfig,
@@ -46,7 +46,7 @@ from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScra
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.metadata import MetadataRequest
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 COUNT = 60
 NAMES = [f"name-{number * 7 % COUNT:03}" for number in range(COUNT)]
@@ -251,15 +251,15 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     topics = [AlterConfigsResource(2, f"t{number}", [AlterableConfig("a", "1")]) for number in range(2000)]
     whole = AlterConfigsRequest([*topics, topics[0]], True)
     context = Stage().context(ApiKey.ALTER_CONFIGS, 2)
-    context.frame = request_frame(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
+    context.frame = encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
     part = AlterConfigsRequest(topics[1:], True)
     turn = Steps()
-    assert turn.go(reframed(context, part)).frame == request_frame(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    assert turn.go(reframed(context, part)).frame == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
     assert turn.count > 10
 
 
 def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
-    rows: list[Any] = Written(AlterConfigsResponse, 2)
+    rows: list[Any] = StreamingArray(AlterConfigsResponse, 2)
     here = [AlterConfigsResourceResponse(0, None, 2, f"b{number}") for number in range(1000)]
     for number in range(1000):
         rows.append(AlterConfigsResourceResponse(0, None, 2, f"a{number}"))

@@ -22,7 +22,7 @@ from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Context, Preparing
 from ottla.broker.tests.world import Hurried, Stage, as_sent, awaited, topic_id_of, virtually
 from ottla.broker.turn import Turn
-from ottla.log.tests.world import NOW, a_batch
+from ottla.log.tests.world import NOW, make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
@@ -147,7 +147,7 @@ def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() ->
 
 
 def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) -> pr.ProduceRequest:
-    parts = [pr.PartitionProduceData(n, a_batch(0)) for n in range(count)]
+    parts = [pr.PartitionProduceData(n, make_batch(0)) for n in range(count)]
     if bad >= 0:
         parts[bad].records = b""
     if corrupt >= 0:
@@ -225,7 +225,7 @@ def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.Monkey
         stage.hosted.host("t", partitions=20)
         stage.hosted.host("elsewhere", leader=2)
         for replica in stage.hosted.replicas.values():
-            replica.append(a_batch(0), NOW)
+            replica.append(make_batch(0), NOW)
         asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
         said = []
         for most in (10_000, 10):
@@ -304,7 +304,7 @@ def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyP
 
             async def append() -> None:
                 await trio.sleep(0.25)
-                stage.hosted.replicas["t", 17].append(a_batch(0), NOW)
+                stage.hosted.replicas["t", 17].append(make_batch(0), NOW)
 
             nursery.start_soon(append)
             answer = as_sent(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]

@@ -21,7 +21,7 @@ from ottla.broker.turn import Turn
 from ottla.broker.txn.adding import added
 from ottla.broker.txn.marking import _Work as Marking
 from ottla.controller.acl import Operation, Resource
-from ottla.log.producer_table import Producer, ProducerTable
+from ottla.log.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import txn_offset_commit as oc
@@ -62,11 +62,11 @@ def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     replica = stage.hosted.host("t")
     table = replica.log.producers.producers
     for pid in range(MANY):
-        table[pid] = Producer(0)
+        table[pid] = ProducerStateEntry(0)
     looked_up: list[int] = []
     of_table = ProducerTable.__getitem__
 
-    def get(self: ProducerTable, pid: int) -> Producer:
+    def get(self: ProducerTable, pid: int) -> ProducerStateEntry:
         looked_up.append(pid)
         return of_table(self, pid)
 

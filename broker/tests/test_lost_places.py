@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.image import Image, Topic
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 
 GONE = b"gone".ljust(16, b"-")
@@ -77,9 +77,9 @@ def test_while_a_directory_has_failed_it_may_lie_there() -> None:
 def left(ground: Ground, directory: int, *epochs: int) -> None:
     """A log of an earlier process, with a record of each of these leader epochs."""
     where = ground.storage.directories[directory]
-    log = where.create_partition("t", 0, topic("t", 1).id, LogSettings(), NOW_MS)
+    log = where.create_partition("t", 0, topic("t", 1).id, LogConfig(), NOW_MS)
     for epoch in epochs:
-        log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
     log.close()
     where.logs.clear()
 

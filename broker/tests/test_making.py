@@ -13,8 +13,8 @@ from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
 from ottla.broker.tests.ground import MAKES_S, Ground, topic
 from ottla.controller.image import RESOURCE_TOPIC, Image
 from ottla.log.directory import METADATA_TOPIC
-from ottla.log.tests.world import a_batch
-from ottla.log.validate import Origin
+from ottla.log.tests.world import make_batch
+from ottla.log.validate import AppendOrigin
 
 ALL_S = 60.0
 
@@ -98,7 +98,7 @@ def test_a_partition_that_changes_while_it_is_made_follows_what_is_true_then() -
         replica = ground.replicas.get("t", 0)
         assert replica is not None
         assert replica.leader_epoch == 7
-        assert replica.log.settings.retention_ms == 77
+        assert replica.log.config.retention_ms == 77
 
     ground.play(story)
     assert ground.env.in_threads == 1
@@ -258,7 +258,7 @@ def test_where_records_lie_already_that_partition_is_offline_and_no_directory_is
         ground.say(topic("t", 1), topic("u", 1))
         await ground.applier.settled()
         log = ground.replicas.get("t", 0).log  # type: ignore[union-attr]
-        log.append_as_leader(bytearray(a_batch(0, 1)), 0, 0, Origin.RAFT)
+        log.append_as_leader(bytearray(make_batch(0, 1)), 0, 0, AppendOrigin.RAFT_LEADER)
         left = [OSError(errno.ENOMEM, "no memory")]
         ground.env.disk.fault = lambda what, path: left.pop() if left and what == "rename" and "t-0" in path else None
         ground.say(gone=("t",))

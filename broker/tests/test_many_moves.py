@@ -120,7 +120,7 @@ class Several(Moving):
         await self.applier.settled()
         for name, count in zip(self.names, sizes, strict=True):
             for _ in range(count):
-                raw = bytearray(r.build([r.NewRecord(None, bytes(PIECE_BYTES - 100), self.env.now_ms())]))
+                raw = bytearray(r.build_batch([r.NewRecord(None, bytes(PIECE_BYTES - 100), self.env.now_ms())]))
                 self.of(name).append(raw, self.env.now_ms())
 
     def of(self, name: str) -> Replica:
@@ -181,7 +181,7 @@ def test_who_waits_for_a_disk_or_for_damage_to_be_mended_keeps_nobody_waiting() 
         await ground.make(*[3] * 6)
         for name in "abc":
             segment = ground.of(name).log.segments[0]
-            segment.damage.append((0, 10**9))
+            segment.damaged_ranges.append((0, 10**9))
         for name in ground.names:
             assert await ground.moves.alter((name, 0), "/b") is NONE
         await ground.until(lambda: all(map(ground.is_there, "def")))
@@ -197,14 +197,14 @@ def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) ->
     async def story() -> None:
         ground.write(records)
         log = ground.replica.log
-        log.begin_epoch(3)
-        log.skip_to(100, ground.env.now_ms())
+        log.assign_epoch_start_offset(3)
+        log.roll_past_gap(100, ground.env.now_ms())
         assert await ground.moves.alter(AT, "/b") is NONE
         await ground.until(lambda: bool(ground.places))
         ground.commit(ground.ids[1])
         await ground.moved("/b")
         log = ground.replica.log
-        assert (log.log_start_offset, log.log_end_offset, log.cleaner_point) == (0, 100, 100)
+        assert (log.log_start_offset, log.log_end_offset, log.cleaner_offset) == (0, 100, 100)
         ground.write()
         assert log.log_end_offset == 101
 
@@ -217,7 +217,9 @@ def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> No
 
     async def story() -> None:
         ground.write(3)
-        ground.storage.directories[1].were_noted({AT})  # its checkpoints are written before a copy counts
+        ground.storage.directories[1].complete_checkpoint_write(
+            {AT}
+        )  # its checkpoints are written before a copy counts
         ground.break_disk(where, errno.EMFILE, times=1)
         assert await ground.moves.alter(AT, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert ground.named("/b") == ["delete"]

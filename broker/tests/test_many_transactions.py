@@ -17,8 +17,8 @@ from ottla.broker.txn import records as tr
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.records import TransactionRecord
 from ottla.broker.txn.state import S, Transaction, TransactionState
-from ottla.log.machine import SLICE
-from ottla.log.validate import Origin
+from ottla.log.machine import RECORDS_PER_STEP
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -34,7 +34,7 @@ def written(node: TxnNode, state: TransactionState, *numbers: int, committed: bo
         txn = Transaction(number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_version=2)
         key, value = tr.encode(TransactionRecord(f"x-{number}", txn), 2)
         items.append(r.NewRecord(key, value, NOW_MS))
-    node.replica.append(bytearray(r.build(items)), NOW_MS, Origin.COORDINATOR)
+    node.replica.append(bytearray(r.build_batch(items)), NOW_MS, AppendOrigin.COORDINATOR)
     if committed:
         node.replica.log.set_high_watermark(node.replica.log.log_end_offset)
     node.transactions.lead(node.replica)
@@ -85,7 +85,7 @@ def test_of_those_that_a_coordinator_takes_over_too() -> None:
 
     virtually(main)
     assert max(pending for pending, _ in seen) == MANY
-    assert max(b[0] - a[0] for a, b in itertools.pairwise(seen)) <= 2 * SLICE
+    assert max(b[0] - a[0] for a, b in itertools.pairwise(seen)) <= 2 * RECORDS_PER_STEP
     assert max(b[1] - a[1] for a, b in itertools.pairwise(seen)) <= 2 * A_TURN
     assert {txn.state for txn in machine._transactions.values()} == {S.COMPLETE_ABORT}
 

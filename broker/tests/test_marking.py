@@ -9,13 +9,13 @@ import trio
 
 from ottla.broker.handlers import write_txn_markers
 from ottla.broker.tests.world import Stage, awaited, virtually
-from ottla.log.tests.world import UNASKED, in_transaction
-from ottla.log.validate import Origin
+from ottla.log.tests.world import UNVERIFIED_TXN, make_transactional_batch
+from ottla.log.validate import AppendOrigin
 from ottla.wire.apis import ApiKey
-from ottla.wire.control import txn_end
+from ottla.wire.control import parse_end_transaction_marker
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import write_txn_markers as m
-from ottla.wire.records import iterate
+from ottla.wire.records import iterate_records
 
 PID = 7
 
@@ -50,7 +50,9 @@ def told(answer: Any) -> list[tuple[int, str, int, int]]:
 
 
 def opened(stage: Stage, topic: str, number: int = 0) -> None:
-    stage.hosted.replicas[topic, number].append(in_transaction(PID, 0), 5, Origin.CLIENT, txn=UNASKED)
+    stage.hosted.replicas[topic, number].append(
+        make_transactional_batch(PID, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN
+    )
 
 
 def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
@@ -61,9 +63,9 @@ def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
     assert told(answer) == [(PID, "t", 0, 0), (PID, "t", 1, 0), (PID, "u", 0, 0)]
     log = stage.hosted.replicas["t", 1].log
     assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
-    assert [tuple(a) for a in log.aborted_between(0, 2)] == [(PID, 0, 1, 2)]
+    assert [tuple(a) for a in log.collect_aborted_txns(0, 2)] == [(PID, 0, 1, 2)]
     header, raw = list(log.batches(1))[-1]
-    assert [txn_end(record) for record in iterate(raw, header)] == [(0, 4)]
+    assert [parse_end_transaction_marker(record) for record in iterate_records(raw, header)] == [(0, 4)]
 
 
 def test_nothing_asked_is_nothing_answered() -> None:
@@ -95,10 +97,10 @@ def test_one_result_for_each_producer_and_an_outcome_for_each_partition() -> Non
 def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> Stage:
     from dataclasses import replace
 
-    from ottla.log.settings import LogSettings
+    from ottla.log.settings import LogConfig
 
     stage = Stage(request_timeout_ms="3000")
-    stage.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogSettings(), min_insync_replicas=min_isr))
+    stage.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
     return stage
 
 

@@ -19,7 +19,7 @@ from ottla.controller.raft.chain import VoterHistory
 from ottla.controller.raft.events import HardState, ReplicaKey
 from ottla.controller.raft.states import Follower as Follower_
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import Request
+from ottla.wire.framing import RequestFrame
 
 OF_A_BROKER = """\
 # HELP kafka_log_log_size Bytes of all segments.
@@ -213,7 +213,7 @@ def counted() -> Counts:
         (ApiKey.PRODUCE, 10, 7),
         (ApiKey.PRODUCE, 20, 0),
     ):
-        request = Request(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8)
+        request = RequestFrame(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8)
         counts.received(peer, request)
         if answer_bytes:
             counts.answered(peer, request, (), answer_bytes)

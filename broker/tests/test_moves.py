@@ -34,7 +34,7 @@ def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first
         ground.commit(ground.ids[1])
         await ground.moved("/b")
         log = ground.replica.log
-        assert (log.log_end_offset, log.high_watermark, log.is_moving) == (25, 25, False)
+        assert (log.log_end_offset, log.high_watermark, log.has_future_log) == (25, 25, False)
         ground.write()
         assert ground.replica.log.high_watermark == 26
         assert not ground.replicas.futures
@@ -125,7 +125,7 @@ def test_another_directory_gives_the_first_move_up_and_its_own_gives_up_any() ->
         assert await ground.moves.alter(AT, "/a") is NONE
         assert ground.places[-1][2] == ground.ids[0], "the controller may have taken the other for good"
         assert not ground.replicas.futures
-        assert not ground.replica.log.is_moving
+        assert not ground.replica.log.has_future_log
         ground.commit(ground.ids[2])
         await trio.sleep(3)
         assert ground.where() == "/a"
@@ -234,7 +234,7 @@ def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_
         ground.write()
         await trio.sleep(2)
         assert (ground.where(), ground.replica.log.log_end_offset) == ("/a", 4)
-        assert not ground.replica.log.is_moving
+        assert not ground.replica.log.has_future_log
 
     ground.tell(story)
 
@@ -277,12 +277,12 @@ def test_what_cannot_be_read_does_not_move_and_the_next_one_does(caplog: pytest.
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.segments[0].damage.append((0, 10**6))
+        ground.replica.log.segments[0].damaged_ranges.append((0, 10**6))
         await ground.moves.alter(AT, "/b")
         await trio.sleep(5)
         assert ground.where() == "/a"
         assert caplog.text.count("cannot be copied") == 1
-        ground.replica.log.segments[0].damage.clear()
+        ground.replica.log.segments[0].damaged_ranges.clear()
         await ground.moved("/b")
 
     ground.tell(story)
@@ -312,13 +312,13 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
     async def story() -> None:
         ground.write(3)
         await ground.moves.alter(AT, "/b")
-        assert ground.replica.log.is_moving
+        assert ground.replica.log.has_future_log
         ground.moves.cancel(AT)
-        assert not ground.replica.log.is_moving
+        assert not ground.replica.log.has_future_log
         await ground.moves.alter(AT, "/b")
         ground.commit(ground.ids[1])
         await ground.moved("/b")
-        assert not ground.replica.log.is_moving
+        assert not ground.replica.log.has_future_log
 
     ground.tell(story)
 

@@ -12,7 +12,7 @@ from ottla.broker.replica.partition import Committed, Follower, Leading
 from ottla.broker.tests.test_fetch import request, rows_of, send
 from ottla.broker.tests.test_follower_fetch import by
 from ottla.broker.tests.world import Stage
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 
 NOW = 1000
 RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: None}
@@ -59,7 +59,7 @@ def test_a_consumer_in_another_rack_is_sent_away_with_nothing_and_at_once(
     stage = Stage(**({"replica_selector_class": selector} if selector else {}))
     stage.services.metadata.endpoints = lambda dialled, fenced=False: [(1, "h", 1, "a"), (2, "h", 2, "b")]
     replica: Any = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
-    replica.append(a_batch(10), NOW)
+    replica.append(make_batch(10), NOW)
     send(stage, by(2, 3))
     what = request(("t", 0, 0), wait=5000)
     what.rack_id = rack

@@ -11,12 +11,12 @@ import trio
 
 from ottla.broker.replica.noting import note_compaction
 from ottla.broker.tests.moving import AT, Moving
-from ottla.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from ottla.log.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from ottla.wire import records as r
-from ottla.wire.batch import stamp
+from ottla.wire.batch import set_offset_and_epoch
 from ottla.world.env import Lane
 
-PATH = f"/a/{CLEANER_OFFSETS}"
+PATH = f"/a/{CLEANER_OFFSET_CHECKPOINT}"
 
 
 def durable(ground: Moving) -> bytes:
@@ -30,16 +30,16 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         ground.env.in_thread = in_thread
         done = await in_thread(work, lane)
-        ground.replica.log.note_compacted(9)
+        ground.replica.log.raise_cleaner_offset(9)
         return done
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread = meanwhile
         await note_compaction(ground.env, ground.storage, ground.storage.directories[0])
         assert durable(ground) == b"0\n1\nt 0 9\n"
-        assert ground.storage.directories[0].knows_compacted(ground.replica.log)
+        assert ground.storage.directories[0].is_cleaner_offset_synced(ground.replica.log)
 
     ground.tell(story)
 
@@ -51,19 +51,19 @@ def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         log = ground.replica.log
-        log.note_compacted(log.cleaner_point + 1)
+        log.raise_cleaner_offset(log.cleaner_offset + 1)
         return await in_thread(work, lane)
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread = meanwhile
         with trio.fail_after(1):
             await note_compaction(ground.env, ground.storage, directory)
         assert int(durable(ground).split()[-1]) >= 7
         ground.env.in_thread = in_thread
         await note_compaction(ground.env, ground.storage, directory)
-        assert directory.knows_compacted(ground.replica.log)
+        assert directory.is_cleaner_offset_synced(ground.replica.log)
 
     ground.tell(story)
 
@@ -78,7 +78,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
         ground.env.in_thread = in_thread
         done = await in_thread(work, lane)
         if how == "others wrote":
-            ground.replica.log.note_compacted(9)
+            ground.replica.log.raise_cleaner_offset(9)
             directory.write_checkpoints()
         elif how == "cut":
             ground.replica.log.truncate_to(5, ground.env.now_ms())
@@ -93,12 +93,12 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread, ground.env.disk.fault = meanwhile, fault
         await note_compaction(ground.env, ground.storage, directory)
         wanted: dict[str, list[bytes]] = {"others wrote": [], "cut": [b"0\n1\nt 0 5\n"], "gone": []}
         assert said == wanted[how]
-        assert directory.noted_cleaner_points == directory.cleaner_points()
+        assert directory.synced_cleaner_offsets == directory.cleaner_offsets()
 
     ground.tell(story)
 
@@ -114,7 +114,7 @@ def test_who_comes_second_waits_until_the_disk_has_it() -> None:
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         before = ground.env.in_threads
         async with trio.open_nursery() as nursery:
             for _ in range(3):
@@ -138,14 +138,14 @@ def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         ground.env.disk.fault = fault
         with pytest.raises(OSError, match="too many"):
             await note_compaction(ground.env, ground.storage, directory)
-        assert not directory.knows_compacted(ground.replica.log), "a power cut may take the new name back"
+        assert not directory.is_cleaner_offset_synced(ground.replica.log), "a power cut may take the new name back"
         await note_compaction(ground.env, ground.storage, directory)
         assert synced == ["/a", "/a"]
-        assert directory.knows_compacted(ground.replica.log)
+        assert directory.is_cleaner_offset_synced(ground.replica.log)
 
     ground.tell(story)
 
@@ -158,21 +158,21 @@ def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         done = await in_thread(work, lane)
         ground.env.in_thread = in_thread
-        ground.replica.log.note_compacted(9)
+        ground.replica.log.raise_cleaner_offset(9)
         directory.write_checkpoints(sync=False)
         return done
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         if when == "before":
             directory.write_checkpoints(sync=False)
         else:
             ground.env.in_thread = meanwhile
-        assert not directory.knows_compacted(ground.replica.log)
+        assert not directory.is_cleaner_offset_synced(ground.replica.log)
         await note_compaction(ground.env, ground.storage, directory)
         assert durable(ground) == (b"0\n1\nt 0 7\n" if when == "before" else b"0\n1\nt 0 9\n")
-        assert directory.knows_compacted(ground.replica.log)
+        assert directory.is_cleaner_offset_synced(ground.replica.log)
 
     ground.tell(story)
 
@@ -181,15 +181,15 @@ def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compac
     ground, told = Moving(), list[bytes]()
 
     def noted(directory: str) -> dict[tuple[str, int], int]:
-        return read_offsets(ground.env.disk, f"/{directory}/{CLEANER_OFFSETS}")
+        return read_offsets(ground.env.disk, f"/{directory}/{CLEANER_OFFSET_CHECKPOINT}")
 
     def durable(_: bytes, __: int, ___: bytes) -> None:
-        told.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSETS}"].durable))
+        told.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSET_CHECKPOINT}"].durable))
         ground.commit(ground.ids[1])
 
     async def story() -> None:
         ground.write(20)
-        ground.replica.log.note_compacted(7)
+        ground.replica.log.raise_cleaner_offset(7)
         ground.storage.directories[0].write_checkpoints()
         assert noted("a") == {AT: 7}
         waited, ground.replicas.on_place = ground.watch_disk(), durable
@@ -208,15 +208,15 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
 
     def fault(what: str, path: str) -> OSError | None:
         if (what, path) == ("rename", ground.replicas.futures[AT].directory if ground.replicas.futures else ""):
-            noted.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSETS}"].durable))
+            noted.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSET_CHECKPOINT}"].durable))
         return None
 
     async def story() -> None:
         ground.write(20)
         await ground.moves.alter(AT, "/b")
         await ground.until(lambda: bool(ground.places))
-        raw = bytearray(r.build([r.NewRecord(None, b"x", ground.env.now_ms())]))
-        stamp(raw, 0, 30, 0)
+        raw = bytearray(r.build_batch([r.NewRecord(None, b"x", ground.env.now_ms())]))
+        set_offset_and_epoch(raw, 0, 30, 0)
         ground.replica.log.append_as_follower(raw, ground.env.now_ms())
         ground.env.disk.fault = fault
         ground.commit(ground.ids[1])
@@ -236,15 +236,15 @@ def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int
         ground.write(20)
         log = ground.replica.log
         log.set_high_watermark(20)
-        log.raise_start(start)
-        log.note_compacted(15)
+        log.maybe_increment_log_start_offset(start)
+        log.raise_cleaner_offset(15)
         await ground.moves.alter(AT, "/b")
         await ground.until(lambda: bool(ground.places))
         if cut:
             ground.future.truncate_to(10, ground.env.now_ms())
         ground.commit(ground.ids[1])
         await ground.moved("/b")
-        assert ground.replica.log.cleaner_point == 15
-        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSETS}") == {AT: 15}
+        assert ground.replica.log.cleaner_offset == 15
+        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {AT: 15}
 
     ground.tell(story)

@@ -16,7 +16,7 @@ from ottla.broker.tests.group_node import UNKNOWN_ID, Node, codes, run
 from ottla.broker.tests.world import as_sent, topic_id_of
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.image import Image, Topic
-from ottla.log.machine import SLICE
+from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import offset_commit as oc
@@ -201,7 +201,7 @@ def test_where_nothing_is_known_nobody_is_asked() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) -> None:
     node = Node()
-    many = 20 * SLICE
+    many = 20 * RECORDS_PER_STEP
     image = node.stage.hosted.image
     topic = Topic("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
     node.stage.hosted.image = Image(topics={**image.topics, "t": topic}, topic_names=image.topic_names)

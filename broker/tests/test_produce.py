@@ -12,13 +12,13 @@ from ottla.broker.handlers import produce
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, a_batch
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, make_batch
 from ottla.log.validate import PIECE_BYTES
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import produce as p
 from ottla.wire.schema import ZERO_UUID, Message
@@ -54,8 +54,8 @@ def stage() -> Stage:
 
 
 def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: Stage) -> None:
-    assert row_of(send(stage, request(("t", 0, a_batch(0))))).base_offset == 0
-    row = row_of(send(stage, request(("t", 0, a_batch(3)))))
+    assert row_of(send(stage, request(("t", 0, make_batch(0))))).base_offset == 0
+    row = row_of(send(stage, request(("t", 0, make_batch(3)))))
     assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         0,
         0,
@@ -92,13 +92,13 @@ REFUSED = [
 def bytes_of(what: Any) -> Any:
     match what:
         case "batch":
-            return a_batch(0)
+            return make_batch(0)
         case "zstd":
-            return a_batch(0, codec=Codec.ZSTD)
+            return make_batch(0, codec=CompressionType.ZSTD)
         case "transactional":
-            return a_batch(0, attributes=TRANSACTIONAL_BIT, producer_id=1, producer_epoch=0, base_sequence=0)
+            return make_batch(0, attributes=TRANSACTIONAL_BIT, producer_id=1, producer_epoch=0, base_sequence=0)
         case "torn":
-            raw = a_batch(0)
+            raw = make_batch(0)
             raw[-1] ^= 1
             return raw
     return what
@@ -119,16 +119,16 @@ def test_what_is_refused_says_why_and_leaves_no_trace(
 
 def test_only_an_admin_tool_writes_to_an_internal_topic(stage: Stage) -> None:
     stage.hosted.host("__consumer_offsets")
-    what = request(("__consumer_offsets", 0, a_batch(0)))
+    what = request(("__consumer_offsets", 0, make_batch(0)))
     assert row_of(send(stage, what, 11, "__admin_client")).error_code == 0
     assert row_of(send(stage, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: Stage) -> None:
     stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
-    row = row_of(send(stage, request(("elsewhere", 0, a_batch(0))), 10))
+    row = row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 10))
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 3)
-    assert row_of(send(stage, request(("elsewhere", 0, a_batch(0))), 9)).current_leader.leader_id == -1
+    assert row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 9)).current_leader.leader_id == -1
 
 
 NO_BATCH = [
@@ -141,41 +141,41 @@ NO_BATCH = [
 
 @pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
 def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(stage: Stage, at: int, what: bytes, text: str) -> None:
-    bad = a_batch(0)
+    bad = make_batch(0)
     bad[at : at + len(what)] = what
-    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 0, bad)), 11)
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.error_message) for r in rows] == [(ErrorCode.CORRUPT_MESSAGE, text)] * 2
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
 
 
-@pytest.mark.parametrize("bad", [a_batch(0)[:40], a_batch(0)[:8] + (25).to_bytes(4, "big") + a_batch(0)[12:]])
+@pytest.mark.parametrize("bad", [make_batch(0)[:40], make_batch(0)[:8] + (25).to_bytes(4, "big") + make_batch(0)[12:]])
 def test_a_batch_that_is_not_all_there_is_refused_alone(stage: Stage, bad: bytearray) -> None:
-    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 0, bad)), 11)
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     codes = [r.error_code for t in answer.responses for r in t.partition_responses]
     assert codes == [0, ErrorCode.INVALID_RECORD if len(bad) == 40 else ErrorCode.CORRUPT_MESSAGE]
 
 
 def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: Stage) -> None:
     """``ReplicaManager.appendToLocalLog``"""
-    unknown_codec = a_batch(0, attributes=7)
+    unknown_codec = make_batch(0, attributes=7)
     assert unknown_codec[22] == 7
     row = row_of(send(stage, request(("t", 0, unknown_codec))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
-    row = row_of(send(stage, request(("t", 0, a_batch(0, base_offset=1)))))
+    row = row_of(send(stage, request(("t", 0, make_batch(0, base_offset=1)))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_RECORD, 0)
     row = row_of(send(stage, request(("t", 0, bytes_of("torn")))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
 
 def large(count: int, key: bytes | None = b"k") -> bytearray:
-    return bytearray(r.build([r.NewRecord(key, b"v", NOW)] * count))
+    return bytearray(r.build_batch([r.NewRecord(key, b"v", NOW)] * count))
 
 
 @pytest.fixture
 def compacted() -> Stage:
     stage = Stage()
-    stage.hosted.host("c", settings=LogSettings(compact=True))
+    stage.hosted.host("c", settings=LogConfig(compact=True))
     return stage
 
 
@@ -212,7 +212,7 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> No
 
     def meanwhile(change: Any, keyless: int = 0) -> p.PartitionProduceResponse:
         items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
-        raw = bytearray(r.build(items))
+        raw = bytearray(r.build_batch(items))
         answer: Any = produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw)))
 
         async def main() -> Any:
@@ -226,14 +226,14 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> No
         replica.is_leader = False
 
     async def limit() -> None:
-        replica.log.update_settings(LogSettings(compact=True, max_message_bytes=1000))
+        replica.log.update_config(LogConfig(compact=True, max_message_bytes=1000))
 
     async def same() -> None:
-        replica.log.update_settings(LogSettings(compact=True, retention_ms=5))
+        replica.log.update_config(LogConfig(compact=True, retention_ms=5))
 
     assert meanwhile(same).error_code == 0
     assert meanwhile(limit).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    replica.log.update_settings(LogSettings(compact=True))
+    replica.log.update_config(LogConfig(compact=True))
     bad = meanwhile(same, keyless=2000)
     assert (bad.error_code, bad.log_start_offset, len(bad.record_errors)) == (ErrorCode.INVALID_RECORD, 0, 1000)
     assert meanwhile(resign).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -249,7 +249,7 @@ def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: St
 
 
 def test_each_partition_has_its_own_outcome(stage: Stage) -> None:
-    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 5, a_batch(0)), ("t", 0, a_batch(3))), 11)
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 3)]
     assert [(t.name, t.topic_id) for t in answer.responses] == [("t", topic_id_of("t"))] * 3
@@ -257,24 +257,24 @@ def test_each_partition_has_its_own_outcome(stage: Stage) -> None:
 
 
 def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: Stage) -> None:
-    assert send(stage, request(("t", 0, a_batch(0)), acks=0)) is None
+    assert send(stage, request(("t", 0, make_batch(0)), acks=0)) is None
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
     with pytest.raises(CloseConnection):
-        send(stage, request(("t", 9, a_batch(0)), acks=0))
+        send(stage, request(("t", 9, make_batch(0)), acks=0))
 
 
 def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: Stage) -> None:
     stage.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
-    assert row_of(send(stage, request(("t", 0, a_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert row_of(send(stage, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(stage.failures) == 1
 
 
 def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_acks_1_is_not() -> None:
     stage = Stage()
-    stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogSettings(min_insync_replicas=2))
-    assert row_of(send(stage, request(("r", 0, a_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
+    assert row_of(send(stage, request(("r", 0, make_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
-    assert row_of(send(stage, request(("r", 0, a_batch(0)), acks=1))).error_code == 0
+    assert row_of(send(stage, request(("r", 0, make_batch(0)), acks=1))).error_code == 0
 
 
 def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch
             move(one.log, one.log.log_end_offset)
             one.changed()
 
-    what = request(*(("r", number, a_batch(0)) for number in (*range(many), 0)))
+    what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
     answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
 
     async def main() -> None:

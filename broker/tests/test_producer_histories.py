@@ -13,13 +13,13 @@ import pytest
 
 from ottla.broker.replica.following import where_to_cut
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import BATCHES_REMEMBERED, BatchInfo
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, a_batch, memory_disk, new_log, opened
+from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, make_batch, memory_disk, new_log, reopen_in_new_session
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=200)
+SETTINGS = LogConfig(segment_bytes=1500, index_interval_bytes=200)
 PRODUCERS = (1, 2, 3)
 STEPS = 300
 
@@ -39,7 +39,7 @@ class Replica:
             self.log.close()
         self.log.close_files()
         point = 0 if not clean else self.log.log_end_offset
-        self.log = opened(self.memory, SETTINGS, clean=clean, point=point)
+        self.log = reopen_in_new_session(self.memory, SETTINGS, clean=clean, point=point)
         self.forgot_from = self.log.log_end_offset
 
     def headers(self) -> list[BatchHeader]:
@@ -48,12 +48,12 @@ class Replica:
 
     def check(self) -> None:
         """Hold what is remembered against the log's own batches, told to a plain dictionary."""
-        told: dict[int, tuple[int, list[BatchInfo]]] = {}
+        told: dict[int, tuple[int, list[BatchMetadata]]] = {}
         for x in self.headers():
             epoch, batches = told.get(x.producer_id, (-1, []))
             batches = batches if epoch == x.producer_epoch else []
-            info = BatchInfo(x.last_sequence, x.last_offset, x.last_offset_delta, x.max_timestamp)
-            told[x.producer_id] = x.producer_epoch, [*batches, info][-BATCHES_REMEMBERED:]
+            info = BatchMetadata(x.last_sequence, x.last_offset, x.last_offset_delta, x.max_timestamp)
+            told[x.producer_id] = x.producer_epoch, [*batches, info][-BATCHES_TO_RETAIN:]
         known = self.log.producers.producers
         assert set(known) == set(told)
         for pid, (epoch, batches) in told.items():
@@ -65,7 +65,7 @@ class Replica:
 
 def a_batch_of(pid: int, epoch: int, first: int, count: int) -> bytearray:
     """A producer's batch, as it is sent."""
-    return a_batch(first, count, producer_id=pid, producer_epoch=epoch, base_sequence=first)
+    return make_batch(first, count, producer_id=pid, producer_epoch=epoch, base_sequence=first)
 
 
 class History:
@@ -76,7 +76,7 @@ class History:
         self.replicas = [Replica(seed * 3 + number) for number in range(3)]
         self.leader, self.epoch = 0, 0
         self.met: Counter[str] = Counter()
-        self.log.begin_epoch(self.epoch)
+        self.log.assign_epoch_start_offset(self.epoch)
 
     def step(self) -> None:
         """One event, then every replica is looked at."""
@@ -112,7 +112,7 @@ class History:
         sent = [
             x for x in self.replicas[self.leader].headers() if (x.producer_id, x.producer_epoch) == (pid, known.epoch)
         ]
-        back = self.chance.randint(1, min(len(sent), BATCHES_REMEMBERED + 1))
+        back = self.chance.randint(1, min(len(sent), BATCHES_TO_RETAIN + 1))
         old, end = sent[-back], self.log.log_end_offset
         batch = a_batch_of(pid, known.epoch, old.base_sequence, old.records_count)
         if back <= len(known.batches):
@@ -128,10 +128,10 @@ class History:
         """A follower is cut where its past is another, or takes some of the leader's batches."""
         number = self.chance.choice([n for n in range(3) if n != self.leader])
         replica, log = self.replicas[number], self.replicas[number].log
-        last = log.epochs.latest()
-        epoch, end = self.log.epochs.end_offset_of(last, self.log.log_end_offset)
+        last = log.epochs.latest_epoch()
+        epoch, end = self.log.epochs.end_offset_for(last, self.log.log_end_offset)
         if log.log_end_offset and (epoch != last or end < log.log_end_offset):
-            own = log.epochs.end_offset_of(epoch, log.log_end_offset)
+            own = log.epochs.end_offset_for(epoch, log.log_end_offset)
             log.truncate_to(where_to_cut(epoch, end, own, log.log_end_offset).offset, NOW)
             replica.forgot_from = log.log_end_offset
             self.met["cut"] += 1
@@ -143,12 +143,12 @@ class History:
     def elect(self) -> None:
         """Any of them may lead next, as after an unclean election."""
         self.leader, self.epoch = self.chance.randrange(3), self.epoch + 1
-        self.log.begin_epoch(self.epoch)
+        self.log.assign_epoch_start_offset(self.epoch)
 
     def restart(self) -> None:
         """After a clean stop or a crash, nothing of its log lost."""
         self.chance.choice(self.replicas).restart(clean=self.chance.random() < 0.5)
-        self.log.begin_epoch(self.epoch)
+        self.log.assign_epoch_start_offset(self.epoch)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -17,8 +17,8 @@ from ottla.broker.tests.ground import Ground
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
 from ottla.broker.tests.world import NOW_MS
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.world.disk import FileSlice
@@ -38,8 +38,8 @@ class Served:
         self.ground = Ground("/a,/b")
         self.storage = self.ground.storage
         self.directory = self.storage.directories[1]
-        self.log = self.directory.create_partition("t", 0, b"t" * 16, LogSettings(), NOW_MS)
-        self.log.append_as_leader(a_batch(0), 0, NOW_MS)
+        self.log = self.directory.create_partition("t", 0, b"t" * 16, LogConfig(), NOW_MS)
+        self.log.append_as_leader(make_batch(0), 0, NOW_MS)
         self.lost: list[PartitionLog] = []
         losses = Losses(self.storage, self.lost.clear)
         losses.on_lost.append(self.lost.extend)
@@ -75,7 +75,7 @@ def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
     def pread(*_: Any) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(type(served.log.active.file), "pread", pread)
+    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
     assert not served.fetch().sends
     assert served.lost == [served.log]
     assert list(served.storage.failed) == [served.directory.path]
@@ -91,7 +91,7 @@ def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytes
     def pread(*_: Any) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(type(served.log.active.file), "pread", pread)
+    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
     served.fetch()
     assert not served.storage.failed
 

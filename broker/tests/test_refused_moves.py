@@ -65,7 +65,9 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
 
     async def without_abc(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         piece = getattr(work, "__self__", None)
-        if isinstance(piece, FileSlice) and any(piece.file is ground.of(name).log.active.file for name in "abc"):
+        if isinstance(piece, FileSlice) and any(
+            piece.file is ground.of(name).log.active_segment.file for name in "abc"
+        ):
             await trio.sleep(0.001)
             return b""
         return await in_thread(work, lane)

@@ -13,9 +13,9 @@ from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.world import NOW_MS, topic_id_of
 from ottla.controller.image import Partition
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill, memory_disk, new_log, opened
-from ottla.log.validate import LookFirst
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, append_batches, memory_disk, new_log, reopen_in_new_session
+from ottla.log.validate import ValidationPending
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
@@ -38,11 +38,11 @@ def test_what_a_killed_process_left_unsynced_is_no_answer_to_a_batch_sent_again(
 ) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, SYNCED // 3)
+    append_batches(log, SYNCED // 3)
     log.flush()
-    fill(log, UNSYNCED // 3)
+    append_batches(log, UNSYNCED // 3)
     settings = replace(SMALL, flush_messages=flush_messages)
-    found = opened(memory, settings, point=SYNCED)  # by the next process: the page cache is still there
+    found = reopen_in_new_session(memory, settings, point=SYNCED)  # by the next process: the page cache is still there
     due: list[Replica] = []
     replica = Replica(found, TOPIC_ID, lambda _: None, due.append, IsrRules(30_000, lambda *_: True))
     assert replica.follow_image(1, Partition((1,), (1,), leader=1, leader_epoch=3, partition_epoch=0), NOW)
@@ -59,7 +59,7 @@ def test_follow_without_the_leader_epoch_in_between_forgets_what_followers_said(
         ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2)))
         await ground.applier.settled()
         replica = ground.replicas.leader("t", 0)
-        replica.append(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
+        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
         assert isinstance(replica.state, Leading)
         replica.state.fetched(2, -1, 1, 0, 1, NOW_MS)
         ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2), partition_epoch=2, leader_epoch=2))
@@ -82,7 +82,7 @@ def test_an_isr_without_the_slow_commits_and_whoever_waits_for_that_hears_of_it(
         ground.say(topic("t", 1, replicas=(1, 2), isr=(1, 2)))
         await ground.applier.settled()
         replica = ground.replicas.leader("t", 0)
-        replica.append(bytearray(r.build([r.NewRecord(None, b"x", NOW)])), NOW)
+        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), NOW)
         assert (replica.log.high_watermark, committed) == (0, [0]), "the other one has fetched nothing yet"
         ground.woken.clear()
         ground.say(topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
@@ -108,7 +108,7 @@ def test_with_followers_an_append_that_commits_tells_those_who_wait_for_that() -
         await trio.sleep(31)  # the follower was never seen, and is waited for no longer
         ground.woken.clear()
         assert replica.advance(replica.log.log_end_offset, ground.env.now_ms()) is False
-        replica.append(bytearray(r.build([r.NewRecord(None, b"x", NOW)])), ground.env.now_ms())
+        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), ground.env.now_ms())
         assert ("hw", "t", 0) in ground.woken
 
     ground.play(story)
@@ -116,7 +116,7 @@ def test_with_followers_an_append_that_commits_tells_those_who_wait_for_that() -
 
 def hosted(**settings: Any) -> Replica:
     ground = Ground()
-    log = ground.storage.directories[0].create_partition("t", 0, topic_id_of("t"), LogSettings(**settings), NOW_MS)
+    log = ground.storage.directories[0].create_partition("t", 0, topic_id_of("t"), LogConfig(**settings), NOW_MS)
     ground.replicas.host(log, topic_id_of("t"))
     replica = ground.replicas.get("t", 0)
     assert replica is not None
@@ -166,8 +166,8 @@ def test_r337_acks_all_is_refused_while_too_few_are_in_sync(
 def test_where_records_must_be_looked_at_only_a_client_is_put_off() -> None:
     replica = hosted(validate_records=True)
     replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
-    many = r.build([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
-    with pytest.raises(LookFirst):
+    many = r.build_batch([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
+    with pytest.raises(ValidationPending):
         replica.append(bytearray(many), NOW_MS, at_once=False)
     assert replica.append(bytearray(many), NOW_MS).last_offset == 7_999
 
@@ -177,7 +177,7 @@ def test_a_batch_sent_again_moves_nothing() -> None:
     due: list[Replica] = []
     replica._flush_due = due.append
     replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
-    batch = r.build([r.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0)
+    batch = r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0)
     assert not replica.append(bytearray(batch), NOW_MS).duplicate
     assert (len(due), replica.log.high_watermark) == (1, 0), "it counts once it is on the disk"
     assert replica.append(bytearray(batch), NOW_MS).duplicate
@@ -191,12 +191,12 @@ def test_behind_a_sync_under_way_an_append_waits_for_the_next() -> None:
     replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
     for flushing, committed in ((False, 1), (True, 1)):
         replica.flushing = flushing
-        replica.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)
+        replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)
         assert replica.log.high_watermark == committed
 
 
 def test_who_does_not_lead_commits_nothing() -> None:
     replica = hosted()
-    replica.log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
+    replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
     assert replica.advance(1, NOW_MS) is False
     assert replica.log.high_watermark == 0

@@ -17,7 +17,7 @@ from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.directories import MIGRATING, UNASSIGNED
 from ottla.controller.image import Image, Topic
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
@@ -27,9 +27,9 @@ from ottla.wire.messages import metadata_records as m
 def made(ground: Ground, directory: int, name: str, *, topic_id: bytes | None = None, records: int = 0) -> None:
     """A partition an earlier process has left, closed cleanly."""
     where = ground.storage.directories[directory]
-    log = where.create_partition(name, 0, topic_id or topic(name, 1).id, LogSettings(), NOW_MS)
+    log = where.create_partition(name, 0, topic_id or topic(name, 1).id, LogConfig(), NOW_MS)
     for _ in range(records):
-        log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
     log.close()
     where.logs.clear()
@@ -91,7 +91,7 @@ def test_what_belongs_to_no_topic_is_kept_under_another_name(known: bool, caplog
 def test_a_number_the_topic_does_not_have_is_a_stray_too() -> None:
     ground = Ground()
     where = ground.storage.directories[0]
-    where.create_partition("t", 1, topic("t", 1).id, LogSettings(), NOW_MS).close()
+    where.create_partition("t", 1, topic("t", 1).id, LogConfig(), NOW_MS).close()
     where.logs.clear()
     load(ground, "t")
     assert ground.hosted() == set()
@@ -278,7 +278,7 @@ def test_a_leader_of_the_epoch_before_keeps_what_followers_said_and_one_that_fol
         assert isinstance(replica.state, Leading)
         assert replica.state is not first
         assert (replica.state.epoch, replica.state.followers[2].end_offset) == (1, 0)
-        assert replica.leader_epoch == replica.log.epochs.latest() == 1
+        assert replica.leader_epoch == replica.log.epochs.latest_epoch() == 1
         for epoch, leader in ((2, 2), (3, ME)):
             more = {"leader": leader, "leader_epoch": epoch, "partition_epoch": epoch + 1}
             ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2), **more))
@@ -393,7 +393,7 @@ def test_who_begins_to_lead_counts_what_was_found_before_anybody_hears_of_it() -
     load(ground, "t")
     replica = ground.replicas.get("t", 0)
     assert replica is not None
-    replica.log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+    replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
     seen: list[int] = []
     ground.replicas.on_leader.append(lambda led: seen.append(led.log.high_watermark))
     ground.replicas.follow(("t", 0), ground.image.topics["t"].partitions[0])

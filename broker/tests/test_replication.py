@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.tests.brokers import Brokers, until
-from ottla.log.durable import SyncJob
+from ottla.log.durable import LogFlush
 from ottla.log.recovery import create_log
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -155,7 +155,7 @@ def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
         for value in numbered(6):
             assert await brokers[1].produce(value) is E.NONE
-        assert brokers[1].log.raise_start(4)
+        assert brokers[1].log.maybe_increment_log_start_offset(4)
         brokers[3].begin()
         brokers.register()
         await until(lambda: 3 in brokers.partition().isr)
@@ -174,7 +174,7 @@ def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_wi
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
         for first in (0, 3, 6):
             assert await brokers[1].produce(*numbered(3, first)) is E.NONE
-        assert brokers[1].log.raise_start(5)
+        assert brokers[1].log.maybe_increment_log_start_offset(5)
         brokers[3].begin()
         brokers.register()
         await until(lambda: 3 in brokers.partition().isr)
@@ -190,7 +190,7 @@ def test_a_log_start_that_rises_rises_at_the_followers() -> None:
     async def story() -> None:
         for value in numbered(3):
             await brokers[1].produce(value)
-        assert brokers[1].log.raise_start(2)
+        assert brokers[1].log.maybe_increment_log_start_offset(2)
         await until(lambda: [brokers[n].log.log_start_offset for n in (2, 3)] == [2, 2])
         await until(lambda: brokers[1].replica.low_watermark({2: 0, 3: 0}) == 2)
 
@@ -301,7 +301,7 @@ def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_
         wait = broker.env.in_thread
 
         async def moves(work: Any, lane: Any = None) -> Any:
-            if isinstance(work, SyncJob) and broker.log.directory == "/a/t-0":
+            if isinstance(work, LogFlush) and broker.log.directory == "/a/t-0":
                 log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.settings, 0)
                 log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
                 broker.replica.log = log
@@ -323,7 +323,7 @@ def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_wh
         wait = broker.env.in_thread
 
         async def breaks(work: Any, lane: Any = None) -> Any:
-            if isinstance(work, SyncJob) and broker.log.directory == "/a/t-0":
+            if isinstance(work, LogFlush) and broker.log.directory == "/a/t-0":
                 log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.settings, 0)
                 log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
                 broker.replica.log = log
@@ -350,7 +350,7 @@ def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -
             wait = env.in_thread
 
             async def slow(work: Any, lane: Any = None, wait: Any = wait) -> Any:
-                if isinstance(work, SyncJob):
+                if isinstance(work, LogFlush):
                     await trio.sleep(0.5)
                     synced.append(work.end)
                 return await wait(work, lane)

@@ -33,7 +33,7 @@ class House:
     def __init__(self) -> None:
         _, self.disk, self.storage, self.log = stage()
         self.log.flush()
-        self.log.update_settings(replace(SETTINGS, retention_bytes=3000, file_delete_delay_ms=DELAY_MS))
+        self.log.update_config(replace(SETTINGS, retention_bytes=3000, file_delete_delay_ms=DELAY_MS))
         self.env = Lanes()
         self.failures: list[Any] = []
         self.calls: list[tuple[str, str]] = []
@@ -54,7 +54,7 @@ class House:
 def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
     house = House()
     in_virtual_time(house.flusher.retain, 10)
-    assert house.log.log_start_offset == house.log.bases[0] > 0
+    assert house.log.log_start_offset == house.log.base_offsets[0] > 0
     assert house.log.size_bytes < 5000
     renamed = [n for n, call in enumerate(house.calls) if call[0] == "rename" and ".log" in call[1]]
     noted = [n for n, call in enumerate(house.calls) if "log-start-offset-checkpoint" in call[1]]

@@ -19,7 +19,7 @@ from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.compiler import Chunk
 from ottla.wire.errors import WireError
-from ottla.wire.framing import Request, parse_request
+from ottla.wire.framing import RequestFrame, parse_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
@@ -27,7 +27,7 @@ from ottla.wire.messages.produce import ProduceRequest
 BEAT = ApiKey.HEARTBEAT
 
 
-def request(version: int = 0, key: ApiKey = BEAT) -> Request:
+def request(version: int = 0, key: ApiKey = BEAT) -> RequestFrame:
     raw = frame(BEAT, max(0, min(version, 4)), 7, HeartbeatRequest("g", 5, "m"))
     return parse_request(memoryview(raw)[4:])._replace(key=key, version=version)
 
@@ -246,10 +246,10 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
     heard: list[tuple[str, ApiKey, int, int]] = []
 
     class Ear:
-        def received(self, peer: Peer, request: Request) -> None:
+        def received(self, peer: Peer, request: RequestFrame) -> None:
             heard.append(("received", request.key, request.correlation_id, len(request.frame)))
 
-        def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+        def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             heard.append(("answered", request.key, request.correlation_id, size_bytes))
 

@@ -20,7 +20,7 @@ from ottla.controller.draft import Draft
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, Image
 from ottla.controller.leadership import rules_of
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import metadata_records as m
 
@@ -132,8 +132,8 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "field", "value"),
     [
-        ("compression.type", " zstd", "codec", Codec.ZSTD),
-        ("compression.type", "uncompressed ", "codec", Codec.NONE),
+        ("compression.type", " zstd", "codec", CompressionType.ZSTD),
+        ("compression.type", "uncompressed ", "codec", CompressionType.NONE),
         ("cleanup.policy", "delete, compact", "compact", True),
         ("cleanup.policy", "compact , delete", "delete", True),
         ("message.timestamp.type", " LogAppendTime", "log_append_time", True),

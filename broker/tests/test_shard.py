@@ -25,8 +25,8 @@ from ottla.broker.tests.register import (
     refusing,
     with_runtime,
 )
-from ottla.log.machine import SLICE
-from ottla.log.settings import LogSettings
+from ottla.log.machine import RECORDS_PER_STEP
+from ottla.log.settings import LogConfig
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 # ---------------------------------------------------------------------- a turn
@@ -202,7 +202,7 @@ def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
 
 
 def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
-    house = led(House(followed=False, settings=replace(LogSettings(), max_message_bytes=500)))
+    house = led(House(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
     assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
     batches = list(house.replica.log.batches(0))
     assert len(batches) > 2
@@ -218,7 +218,7 @@ def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused(
 @pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
 def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None:
     limit = 61 + 2 * (21 + 79)
-    house = led(House(followed=False, settings=replace(LogSettings(), max_message_bytes=limit)))
+    house = led(House(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
     house.put(pair, pair)
     assert len(list(house.replica.log.batches(0))) == batches
 
@@ -235,7 +235,7 @@ def test_what_is_queued_is_worked_off_in_slices_too() -> None:
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.runtime.ask(0, lambda t: Many(t, SLICE))
+        house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP))
         tickets = [house.put(("a", "1")) for _ in range(10 * TURNS_AT_ONCE)]
         turns = 0
         while tickets[-1].answer is None:
@@ -306,15 +306,15 @@ def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE))
-            assert len(house.machine.values) == SLICE
+            long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP))
+            assert len(house.machine.values) == RECORDS_PER_STEP
             after = house.put(("many-7", "after"))
             assert after.answer is None
             assert await long.wait() == "done"
             assert turns >= 9
             assert await after.wait() == "put"
             nursery.cancel_scope.cancel()
-        assert len(house.machine.values) == 10 * SLICE
+        assert len(house.machine.values) == 10 * RECORDS_PER_STEP
         assert house.machine.values["many-7"] == "after"
         assert house.put(("x", "y")).answer == "put", "and then everything goes at once again"
 
@@ -323,8 +323,10 @@ def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() 
 
 def test_less_than_a_slice_goes_at_once() -> None:
     house = led(House(followed=False))
-    assert house.runtime.ask(0, lambda t: Many(t, SLICE - 1)).answer == "done"
-    assert house.runtime.ask(0, lambda t: Many(t, SLICE)).answer is None, "whether there is more must be looked for"
+    assert house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP - 1)).answer == "done"
+    assert house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP)).answer is None, (
+        "whether there is more must be looked for"
+    )
 
 
 def test_slices_stop_where_one_is_refused() -> None:
@@ -334,12 +336,12 @@ def test_slices_stop_where_one_is_refused() -> None:
         await trio.testing.wait_all_tasks_blocked()
         house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
         settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled))
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled))
         answer = await long.wait()
         assert answer.code is E.COORDINATOR_NOT_AVAILABLE
         await trio.testing.wait_all_tasks_blocked()
         assert settled.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
-        assert len(house.machine.values) == 2 * SLICE
+        assert len(house.machine.values) == 2 * RECORDS_PER_STEP
 
     with_runtime(house, story)
 
@@ -350,12 +352,12 @@ def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
         settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled, 3 * SLICE - 1))
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1))
         queued = house.put(("b", "2"))
         assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
         assert await queued.wait() == "put"
         assert settled.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
-        assert len(house.machine.values) == 2 * SLICE + 1, "what was written before stays"
+        assert len(house.machine.values) == 2 * RECORDS_PER_STEP + 1, "what was written before stays"
 
     with_runtime(house, story)
 
@@ -366,7 +368,7 @@ def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
         settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled))
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled))
         queued = house.put(("b", "2"))
         await trio.lowlevel.checkpoint()
         house.runtime.resign(house.replica)
@@ -383,7 +385,7 @@ def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued
 
 def test_what_is_asked_before_the_tasks_run_is_done_when_they_do() -> None:
     house = led(House(followed=False))
-    long = house.runtime.ask(0, lambda t: Many(t, 3 * SLICE))
+    long = house.runtime.ask(0, lambda t: Many(t, 3 * RECORDS_PER_STEP))
 
     async def story() -> None:
         assert await long.wait() == "done"

@@ -8,7 +8,7 @@ import trio.testing
 from ottla.broker.coordinator.events import Fired
 from ottla.broker.coordinator.shard import TURNS_AT_ONCE
 from ottla.broker.tests.register import E, House, Many, Remind, code_of, led, with_runtime
-from ottla.log.machine import SLICE, Arm, Cancel
+from ottla.log.machine import RECORDS_PER_STEP, CancelTimer, ScheduleTimer
 
 
 def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
@@ -16,11 +16,11 @@ def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
     now = house.env.now_ms()
 
     async def story() -> None:
-        house.runtime.tell(Remind(Arm(("a",), now + 1000)))
-        house.runtime.tell(Remind(Arm(("b",), now + 1000)))
-        house.runtime.tell(Remind(Arm(("c",), now + 1000)))
-        house.runtime.tell(Remind(Arm(("a",), now + 3000)))
-        house.runtime.tell(Remind(Cancel(("b",))))
+        house.runtime.tell(Remind(ScheduleTimer(("a",), now + 1000)))
+        house.runtime.tell(Remind(ScheduleTimer(("b",), now + 1000)))
+        house.runtime.tell(Remind(ScheduleTimer(("c",), now + 1000)))
+        house.runtime.tell(Remind(ScheduleTimer(("a",), now + 3000)))
+        house.runtime.tell(Remind(CancelTimer(("b",))))
         await trio.sleep(2)
         assert [e for e in house.machine.heard if isinstance(e, Fired)] == [Fired(("c",))]
         await trio.sleep(2)
@@ -36,10 +36,10 @@ def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
         for name in ("moved", "kept", "gone"):
-            house.runtime.tell(Remind(Arm((name,), now + 1000)))
-        house.runtime.ask(0, lambda t: Many(t, 3 * SLICE))
-        house.runtime.tell(Remind(Arm(("moved",), now + 5000)))
-        house.runtime.tell(Remind(Cancel(("gone",))))
+            house.runtime.tell(Remind(ScheduleTimer((name,), now + 1000)))
+        house.runtime.ask(0, lambda t: Many(t, 3 * RECORDS_PER_STEP))
+        house.runtime.tell(Remind(ScheduleTimer(("moved",), now + 5000)))
+        house.runtime.tell(Remind(CancelTimer(("gone",))))
         for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
             house.shard._fire((name,), arming)
         await trio.testing.wait_all_tasks_blocked()
@@ -50,7 +50,7 @@ def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -
 
 def test_a_shard_that_goes_takes_its_timers_along() -> None:
     house = led(House())
-    house.runtime.tell(Remind(Arm(("a",), 0)))
+    house.runtime.tell(Remind(ScheduleTimer(("a",), 0)))
     house.put(("a", "1"))
     assert len(house.timers._armed) == 2
     house.runtime.resign(house.replica)
@@ -91,7 +91,7 @@ def test_events_that_take_long_let_others_run_in_between() -> None:
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        long = house.runtime.ask(0, lambda t: Many(t, SLICE))
+        long = house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP))
         for number in range(TURNS_AT_ONCE - 1):
             house.put((f"{number}", "x"))
         house.env.monotonic_ms = ticking

@@ -16,11 +16,11 @@ from ottla.broker.coordinator.queued import FEWEST_TICKETS, OpenTickets
 from ottla.broker.coordinator.shard import State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.tests.register import E, House, Many, Park, Promise, Put, Register, Remind, code_of, with_runtime
-from ottla.log.machine import Arm, Effects, Reply
-from ottla.log.validate import Origin
+from ottla.log.machine import Effects, RequestReply, ScheduleTimer
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
-from ottla.wire.batch import HEADER_BYTES, pack_header, parse_header
-from ottla.wire.compression import Codec
+from ottla.wire.batch import HEADER_BYTES, pack_batch, parse_header
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import WireError
 
 pytestmark = pytest.mark.invalid_state
@@ -160,8 +160,8 @@ def test_timer_that_raises_fails_the_shard_and_not_the_node() -> None:
     fails_on(house, "handle", lambda event: isinstance(event, Fired))
 
     async def story() -> None:
-        house.shard.hand_in(Remind(Arm(("t",), house.env.now_ms() + 50)))
-        house.shard.hand_in(Remind(Arm(("u",), house.env.now_ms() + 60)))
+        house.shard.hand_in(Remind(ScheduleTimer(("t",), house.env.now_ms() + 50)))
+        house.shard.hand_in(Remind(ScheduleTimer(("u",), house.env.now_ms() + 60)))
         await trio.sleep(0.1)
         assert house.shard_state() is State.FAILED
         assert sum(isinstance(event, Fired) for event in house.machines[0].heard) == 0, (
@@ -185,12 +185,14 @@ def test_shard_whose_end_raises_as_well_is_closed() -> None:
     run(house, story)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: Codec) -> None:
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
+def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: CompressionType) -> None:
     house = House(followed=False, partitions=2)
     for size, state in ((LARGEST_BATCH_BYTES // 2, State.ACTIVE), (LARGEST_BATCH_BYTES, State.FAILED)):
-        raw = r.build([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
-        house.replica.append(bytearray(raw), 1, Origin.COORDINATOR)
+        raw = r.build_batch([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
+        house.replica.append(bytearray(raw), 1, AppendOrigin.COORDINATOR)
 
         async def story(state: State = state) -> None:
             assert house.shard_state() is state
@@ -202,11 +204,11 @@ def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_loa
 @pytest.mark.parametrize("delta", [1, 63, -1, -64])
 def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> None:
     house = House(followed=False, partitions=2)
-    raw = bytearray(r.build([r.NewRecord(b"k", b"v", 1)]))
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 1)]))
     at = HEADER_BYTES + 3  # behind its size, its attributes and its time: one byte each
     assert raw[at] == 0
     raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1
-    house.replica.append(bytearray(pack_header(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, Origin.CLIENT)
+    house.replica.append(bytearray(pack_batch(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, AppendOrigin.CLIENT)
 
     async def story() -> None:
         assert house.shard_state() is State.FAILED
@@ -220,12 +222,12 @@ def test_shard_whose_load_fails_between_slices_fires_no_timer() -> None:
 
     class Failing(Register):
         def _slices(self) -> Iterator[Any]:
-            yield Effects(timers=[Arm(("t",), house.env.now_ms() + 100)])
+            yield Effects(timers=[ScheduleTimer(("t",), house.env.now_ms() + 100)])
             raise KeyError("an impossible state")
 
         def handle(self, now_ms: int, event: Any) -> Any:
             if isinstance(event, Loaded) and self.values:
-                return Effects(then=self._slices())
+                return Effects(continuation=self._slices())
             return Effects([("t", "1")]) if isinstance(event, Fired) else super().handle(now_ms, event)
 
     house.runtime._machine_of = Failing
@@ -250,10 +252,10 @@ def test_record_that_cannot_be_replayed_leaves_no_reply_of_its_event_unanswered(
         machine = house.machines[-1]
 
         def handle(now_ms: int, event: Any) -> Any:
-            fx: Any = Effects([("x", "1")], [Reply(ticket, "released") for ticket in machine.parked])
+            fx: Any = Effects([("x", "1")], [RequestReply(ticket, "released") for ticket in machine.parked])
             machine.parked = []
             del machine.handle  # type: ignore[method-assign]
-            return Effects(then=iter([fx])) if in_slices else fx
+            return Effects(continuation=iter([fx])) if in_slices else fx
 
         machine.handle = handle  # type: ignore[method-assign]
         house.shard.hand_in("release")

@@ -326,7 +326,7 @@ def test_a_target_of_very_many_partitions_is_computed_in_slices() -> None:
         call=Call(None, hb.ShareGroupHeartbeatRequest("g", "m2", 0, subscribed_topic_names=["t"]), 1, "c", "h"),
     )
     fx = stage.machine.handle(stage.now, OfShare("new", rule))
-    assert fx.then is not None
+    assert fx.continuation is not None
     stage.apply(fx)
     assert stage.answers["new"].response.member_epoch == epoch + 1
     assert {len(target[T]) for target in stage.group.target.values()} == {2_000}

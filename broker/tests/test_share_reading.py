@@ -25,7 +25,7 @@ def part_of(*batches: bytes) -> FileSlice:
 
 
 def batch(base_offset: int, count: int, value: bytes = b"value") -> bytes:
-    raw = bytearray(r.build([r.NewRecord(None, value, 5)] * count))
+    raw = bytearray(r.build_batch([r.NewRecord(None, value, 5)] * count))
     raw[:8] = base_offset.to_bytes(8, "big")
     return bytes(raw)
 

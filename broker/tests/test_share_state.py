@@ -201,7 +201,7 @@ def test_the_log_is_needed_from_the_oldest_last_snapshot_on() -> None:
 
 def test_what_nobody_wrote_for_long_gets_a_snapshot_once() -> None:
     stage = Stage(updates=9)
-    assert stage.machine.handle(100, Loaded()).timers[0].at_ms == 1100  # type: ignore[union-attr]
+    assert stage.machine.handle(100, Loaded()).timers[0].deadline_ms == 1100  # type: ignore[union-attr]
     stage.begin()
     stage.write(StateBatch(10, 11, 1, FREE))
     stage.now = 1099

@@ -14,9 +14,9 @@ import pytest
 
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.storage import Storage, WrongDirectory
-from ottla.log.directory import DirectoryInUse, Identity
+from ottla.log.directory import LogDirectoryInUse, MetaProperties
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.world.memory_disk import MemoryDisk, Session
 
 NOW = 1_000_000
@@ -49,11 +49,11 @@ class House:
         """Directories of a node that has begun."""
         storage = self.storage(*paths, metadata=metadata)
         storage.lock()
-        identity = storage.identify(node, None) or Identity(cluster, node, self.new_id())
+        identity = storage.identify(node, None) or MetaProperties(cluster, node, self.new_id())
         storage.begin(identity, NOW, self.new_id)
         return storage
 
-    def identify(self, *paths: str, metadata: str | None = None, cluster: str | None = None) -> Identity | None:
+    def identify(self, *paths: str, metadata: str | None = None, cluster: str | None = None) -> MetaProperties | None:
         """What the next start makes of directories."""
         storage = self.storage(*paths, metadata=metadata)
         return storage.identify(ME, cluster)
@@ -61,7 +61,7 @@ class House:
 
 def put(storage: Storage, at: int, *names: str) -> list[PartitionLog]:
     directory = storage.directories[at]
-    return [directory.create_partition(name, 0, bytes(16), LogSettings(), NOW) for name in names]
+    return [directory.create_partition(name, 0, bytes(16), LogConfig(), NOW) for name in names]
 
 
 # ---------------------------------------------------------------------- which there are
@@ -91,7 +91,7 @@ def test_a_directory_somebody_is_in_is_no_place_for_another_node() -> None:
     house = House()
     house.begun("/a", "/b")
     house.disk = house.memory.session()  # another process
-    with pytest.raises(DirectoryInUse, match="/a is in use"):
+    with pytest.raises(LogDirectoryInUse, match="/a is in use"):
         house.storage("/a").lock()
 
 
@@ -115,7 +115,7 @@ def test_the_next_start_finds_whose_they_are(metadata: str | None) -> None:
     house = House()
     storage = house.begun("/a", "/b", metadata=metadata)
     found = house.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
-    assert found == storage.metadata.identity
+    assert found == storage.metadata.meta_properties
     assert (found and found.cluster_id, found and found.node_id) == (CLUSTER, ME)
 
 
@@ -123,7 +123,7 @@ def test_a_directory_that_is_added_gets_the_nodes_identity_and_an_id_of_its_own(
     house = House()
     house.begun("/a").unlock()
     storage = house.begun("/a", "/new")
-    old, new = (d.identity for d in storage.directories)
+    old, new = (d.meta_properties for d in storage.directories)
     assert old is not None
     assert new is not None
     assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
@@ -143,9 +143,9 @@ def _of_another_cluster(house: House) -> None:
 
 def _copied(house: House) -> None:
     storage = house.begun("/a", "/b")
-    identity = storage.directories[0].identity
+    identity = storage.directories[0].meta_properties
     assert identity is not None
-    storage.directories[1].write_identity(identity, NOW)
+    storage.directories[1].write_meta_properties(identity, NOW)
     storage.unlock()
 
 
@@ -194,7 +194,7 @@ def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(
     assert list(storage.failed) == ["/b"]
     assert [d.path for d in storage.online] == ["/a"]
     house.calls.clear()
-    assert storage.identify(ME, None) == storage.metadata.identity
+    assert storage.identify(ME, None) == storage.metadata.meta_properties
     assert not [path for _, path in house.calls if path.startswith("/b")], "nobody looks at it again"
 
 
@@ -391,5 +391,5 @@ def test_r272_the_epoch_of_a_clean_stop_is_what_all_directories_say(
     again = house.begun("/a", "/b")
     assert again.clean_epoch == told
     for directory in again.directories:
-        directory.distrust()
+        directory.ignore_checkpoints()
     assert again.clean_epoch == -1

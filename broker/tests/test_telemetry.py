@@ -17,11 +17,11 @@ from ottla.controller.decision import at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
-from ottla.wire.primitives import uuid_bytes, write_uvarint
+from ottla.wire.primitives import uuid_from_string, write_uvarint
 
 ID = bytes(range(16))
 WHO = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_source_address": "10.0.0.9"}
@@ -115,7 +115,7 @@ def test_metrics_are_joined_and_the_shortest_interval_counts() -> None:
 
 def test_the_id_is_kafkas() -> None:
     # Of Kafka 4.3.1 itself, asked for the same (compat_tests/test_telemetry.py asks again).
-    assert Wanted(("*",), 100).id_for(uuid_bytes("AAECAwQFBgcICQoLDA0ODw")) == KAFKAS_ID
+    assert Wanted(("*",), 100).id_for(uuid_from_string("AAECAwQFBgcICQoLDA0ODw")) == KAFKAS_ID
 
 
 KAFKAS_ID = 899611809
@@ -179,12 +179,12 @@ def test_ids_no_client_has_are_refused(ident: bytes) -> None:
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_no_more_is_unpacked_than_may_be_pushed(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_no_more_is_unpacked_than_may_be_pushed(codec: CompressionType) -> None:
     node = Node(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
-    code = ErrorCode.TELEMETRY_TOO_LARGE if codec is Codec.NONE else ErrorCode.INVALID_RECORD
+    code = ErrorCode.TELEMETRY_TOO_LARGE if codec is CompressionType.NONE else ErrorCode.INVALID_RECORD
     assert node.push(ident, bytes(compress(codec, bytes(MOST + 1))), codec) is code
 
 
@@ -252,7 +252,9 @@ def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
     ident = node.ask().subscription_id
     node.clock.ms += 1
     gauge = metric("org.apache.kafka.producer.rate", point(1.5, topic='t"x', client_id="another"), point(2, node="1"))
-    assert node.push(ident, bytes(compress(Codec.ZSTD, message(gauge))), Codec.ZSTD) is ErrorCode.NONE
+    assert (
+        node.push(ident, bytes(compress(CompressionType.ZSTD, message(gauge))), CompressionType.ZSTD) is ErrorCode.NONE
+    )
     who = 'client_instance_id="AAECAwQFBgcICQoLDA0ODw",client_id="app",'
     who += 'client_software_name="apache-kafka-java",client_software_version=""'
     name = "ottla_client_org_apache_kafka_producer_rate"

@@ -67,7 +67,7 @@ class Looks:
     def in_turns(self, fx: Effects[Any]) -> list[int]:
         """So many in the first turn, and in each of the others."""
         out = [self.count]
-        for part in fx.then or ():
+        for part in fx.continuation or ():
             out.append(self.count - sum(out))
             fx.records += part.records
         return out

@@ -11,15 +11,15 @@ import pytest
 from ottla.broker.handlers import produce
 from ottla.broker.tests.confirming import Coordinator
 from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch
-from ottla.log.validate import PIECE_BYTES, Origin
-from ottla.log.verification import Txn
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import make_batch
+from ottla.log.validate import PIECE_BYTES, AppendOrigin
+from ottla.log.verification import TxnAppendContext
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
-from ottla.wire.compression import Codec
-from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
+from ottla.wire.compression import CompressionType
+from ottla.wire.control import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import produce as p
 
@@ -37,7 +37,9 @@ def a_stage(*codes: E, **settings: str) -> tuple[Stage, Coordinator]:
 
 def data(sequence: int = 0, epoch: int = 0, pid: int = PID, *, txn: bool = True, **more: Any) -> bytearray:
     attributes = TRANSACTIONAL_BIT if txn else 0
-    return a_batch(0, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, attributes=attributes, **more)
+    return make_batch(
+        0, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, attributes=attributes, **more
+    )
 
 
 def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") -> p.ProduceRequest:
@@ -53,9 +55,11 @@ def send(stage: Stage, what: p.ProduceRequest, version: int = 12) -> list[int]:
     return [row.error_code for topic in answer.responses for row in topic.partition_responses]
 
 
-def marked(stage: Stage, epoch: int, number: int = 0, kind: int = ControlType.ABORT, version: int = 1) -> None:
-    raw = bytearray(end_of_transaction(TxnEnd(kind, 0), PID, epoch, 5))
-    stage.hosted.replicas["t", number].append(raw, 5, Origin.COORDINATOR, txn=Txn(version=version))
+def marked(stage: Stage, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1) -> None:
+    raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), PID, epoch, 5))
+    stage.hosted.replicas["t", number].append(
+        raw, 5, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=version)
+    )
 
 
 class Row(NamedTuple):
@@ -161,7 +165,7 @@ def test_fact_152_two_producers_in_one_request_are_refused_with_all_of_it() -> N
 def test_a_transactions_batch_without_a_transactional_id_refuses_all_of_the_request() -> None:
     stage, _ = a_stage()
     refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    what = request(("t", 0, a_batch(0)), ("t", 1, data()), transactional_id=None)
+    what = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
     assert send(stage, what) == [refused, refused]
     assert not any(replica.log.log_end_offset for replica in stage.hosted.replicas.values())
 
@@ -181,13 +185,13 @@ def test_fact_146_where_verification_is_off_partitions_are_only_added(version: i
 
 def test_batches_with_many_records_and_requests_with_many_partitions_go_the_same_way() -> None:
     stage, coordinator = a_stage()
-    replica = stage.hosted.host("many", partitions=70, settings=LogSettings(codec=Codec.LZ4))
+    replica = stage.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
     items = [r.NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
     whose: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
-    large = bytearray(r.build(items, codec=Codec.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
+    large = bytearray(r.build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
     parts = [p.PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
     what = p.ProduceRequest("x", -1, 1000, [p.TopicProduceData("many", topic_id_of("many"), parts)])
     assert send(stage, what) == [0] * 70
     assert len(coordinator.asked) == 1
-    assert replica.log.producers.ongoing == {PID: 0}
+    assert replica.log.producers.ongoing_txns == {PID: 0}
     assert stage.hosted.replicas["many", 3].log.log_end_offset == len(items)

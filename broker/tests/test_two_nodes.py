@@ -27,7 +27,7 @@ from ottla.controller.image import Image
 from ottla.controller.tests.world import Ground
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_quorum as dq
@@ -86,7 +86,7 @@ class Broker:
 
     async def ask(self, request: Any, version: int) -> Any:
         """What a client of this node is answered."""
-        frame = request_frame(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
+        frame = encode_request(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
         turn: Any = Turn(self.env)
         asking = SimpleNamespace(version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), turn=turn, frame=frame)
         return await self.channel.forward(asking, request)

@@ -13,15 +13,15 @@ from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.image import Image
 from ottla.log.checkpoints import (
-    CLEANER_OFFSETS,
+    CLEANER_OFFSET_CHECKPOINT,
     CorruptFile,
     read_offsets,
     write_offsets,
     write_partition_metadata,
 )
-from ottla.log.futures import make_future
+from ottla.log.futures import create_future_log
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 
 ID = topic("t", 1).id
@@ -31,21 +31,21 @@ TAG = "0123456789abcdef" * 2
 def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
     """A record of each of these leader epochs, and the process ends cleanly."""
     for epoch in epochs:
-        log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
     log.close()
 
 
 def whole(ground: Moving, directory: int, *epochs: int) -> None:
     """A partition's log in a directory."""
     where = ground.storage.directories[directory]
-    filled(where.create_partition("t", 0, ID, LogSettings(), NOW_MS), epochs)
+    filled(where.create_partition("t", 0, ID, LogConfig(), NOW_MS), epochs)
     where.logs.clear()
 
 
 def copy(ground: Moving, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
     """What was being copied into one."""
     where = ground.storage.directories[directory]
-    filled(make_future(where, "t", 0, topic_id, LogSettings(), NOW_MS, tag), epochs)
+    filled(create_future_log(where, "t", 0, topic_id, LogConfig(), NOW_MS, tag), epochs)
 
 
 def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
@@ -70,7 +70,7 @@ def test_a_copy_goes_on() -> None:
     async def story() -> None:
         await ground.open()
         assert (ground.where(), ground.future.log_end_offset) == ("/a", 2)
-        assert ground.replica.log.is_moving
+        assert ground.replica.log.has_future_log
         ground.commit(ground.ids[0], leader_epoch=3)
         await ground.moved("/b")
         assert ground.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
@@ -124,16 +124,16 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     ground = Moving()
     whole(ground, 0, 1, 1, 1)
     there = ground.storage.directories[1]
-    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, TAG)
+    made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
-        made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,) if told else ())
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
-    there.written_cleaner_points = {("t", 0): 3}
+    there.written_cleaner_offsets = {("t", 0): 3}
     start(ground, 1 if told else 0)
     log = ground.replica.log if told else ground.future
-    assert (log.directory[:2], log.log_end_offset, log.bases) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
+    assert (log.directory[:2], log.log_end_offset, log.base_offsets) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
 
 
 def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
@@ -242,14 +242,14 @@ def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_
 def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
     ground = Moving()
     there = ground.storage.directories[2]
-    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, TAG)
+    made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
-        made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,))
     there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
-    write_offsets(there.disk, f"/c/{CLEANER_OFFSETS}", {AT: 3})
-    there.begin()
+    write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {AT: 3})
+    there.load_checkpoints()
     whole(ground, 1, 1, 1, 1, 1, 1)
     ground.break_disk("/b/t-0")
     start(ground, 2)
@@ -259,7 +259,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
     ground.break_disk("nowhere")
     again = Moving("/a,/c", env=ground.env)
     start(again, 1)
-    assert (again.replica.log.log_end_offset, again.replica.log.bases) == (4, [0, 2, 3])
+    assert (again.replica.log.log_end_offset, again.replica.log.base_offsets) == (4, [0, 2, 3])
 
 
 def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:
@@ -286,14 +286,14 @@ def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_
 def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
     ground = Moving()
     where = ground.storage.directories[1]
-    log = make_future(where, "t", 0, ID, LogSettings(), NOW_MS, TAG)
-    log.start_over_at(5, NOW_MS)
+    log = create_future_log(where, "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    log.truncate_fully_and_start_at(5, NOW_MS)
     filled(log, (1, 1))
     waited = ground.watch_disk()
     start(ground, 1)
     assert (ground.where(), ground.named("/b")) == ("/b", ["0"])
-    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSETS}") == {AT: 5}
-    assert [path for _, path in waited if CLEANER_OFFSETS in path or path == "/b"] == []
+    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {AT: 5}
+    assert [path for _, path in waited if CLEANER_OFFSET_CHECKPOINT in path or path == "/b"] == []
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,8 @@ def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controll
 
 def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
     ground = Moving()
-    log = make_future(ground.storage.directories[1], "t", 0, ID, LogSettings(), NOW_MS, TAG)
-    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+    log = create_future_log(ground.storage.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
     log.close_files()
     start(ground, 2)
     assert ground.named("/b") == ["future"]
@@ -333,8 +333,8 @@ def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() 
     ground = Moving()
     copy(ground, 1, 1, 1)
     copy(ground, 2, 1, 1)
-    ground.storage.directories[1].cleaner_points_are_safe = False  # a power cut might take the file
-    ground.break_disk(f"/b/{CLEANER_OFFSETS}")
+    ground.storage.directories[1].are_cleaner_offsets_synced = False  # a power cut might take the file
+    ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
     start(ground, 1)
     assert set(ground.storage.failed) == {"/b"}
     assert ground.named("/c") == ["future"], "it may be the only one that is left"

@@ -13,12 +13,12 @@ from ottla.broker.tests.test_produce import NEWEST, request, row_of
 from ottla.broker.tests.world import Stage, awaited, virtually
 from ottla.broker.turn import Turn
 from ottla.broker.unpacking import AT_ONCE, Unpackings
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.messages import list_offsets as lo
 
 
@@ -115,7 +115,9 @@ def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
 
 
 def large(value: bytes) -> bytearray:
-    return bytearray(r.build([r.NewRecord(b"k", value, NOW), r.NewRecord(b"k", b"v", NOW + 7)], codec=Codec.GZIP))
+    return bytearray(
+        r.build_batch([r.NewRecord(b"k", value, NOW), r.NewRecord(b"k", b"v", NOW + 7)], codec=CompressionType.GZIP)
+    )
 
 
 def held_up(stage: Stage, ask: Any, *, much: Any, little: Any) -> list[Any]:
@@ -145,8 +147,8 @@ def held_up(stage: Stage, ask: Any, *, much: Any, little: Any) -> list[Any]:
 
 def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
     stage = Stage()
-    stage.hosted.host("c", settings=LogSettings(compact=True))
-    stage.hosted.host("d", settings=LogSettings(compact=True))
+    stage.hosted.host("c", settings=LogConfig(compact=True))
+    stage.hosted.host("d", settings=LogConfig(compact=True))
     answers = held_up(
         stage,
         lambda what: produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), request(what)),
@@ -161,7 +163,7 @@ def test_list_offsets_unpacks_much_of_a_batch_only_in_its_turn() -> None:
     for name, size in (("c", 2 << 20), ("d", 200_000)):
         stage.hosted.host(name)
         log = stage.hosted.replicas[name, 0].log
-        log.append_as_leader(large(bytes(size)), 0, NOW, Origin.RAFT)
+        log.append_as_leader(large(bytes(size)), 0, NOW, AppendOrigin.RAFT_LEADER)
         log.set_high_watermark(log.log_end_offset)
 
     def ask(name: str) -> Awaitable[Any] | Any:

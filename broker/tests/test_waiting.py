@@ -8,7 +8,7 @@ from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import Partition, Topic
-from ottla.log.futures import make_future
+from ottla.log.futures import create_future_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire import records as r
 
@@ -23,7 +23,7 @@ def led_by(leader: int, epoch: int) -> Topic:
 
 
 def append(log: PartitionLog, epoch: int) -> None:
-    log.append_as_follower(r.build([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
+    log.append_as_follower(r.build_batch([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
 
 
 async def swapped(ground: Moving, *, cut: bool) -> Waiting:
@@ -43,13 +43,13 @@ async def swapped(ground: Moving, *, cut: bool) -> Waiting:
     if cut:
         old.truncate_to(0, NOW_MS)
         append(old, 1)
-    future = make_future(ground.storage.directories[1], *AT, ID, old.settings, NOW_MS, "0" * 32)
+    future = create_future_log(ground.storage.directories[1], *AT, ID, old.config, NOW_MS, "0" * 32)
     future.append_as_follower(old.read(0, 1000, old.log_end_offset, at_least_one=True).read(), NOW_MS)  # type: ignore[union-attr]
     for log in (old, future):
         log.set_high_watermark(1)
     assert waiting.is_lost == cut
     assert future.truncations == 0, "it never had what was cut"
-    ground.storage.directories[1].adopt(future)
+    ground.storage.directories[1].add_log(future)
     ground.replicas.swap(replica, future)
     return waiting
 

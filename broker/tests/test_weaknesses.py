@@ -24,10 +24,10 @@ from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
 from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Resource
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.image import RESOURCE_BROKER, Image
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import make_batch
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_describe as cd
 from ottla.wire.messages import describe_configs as dc
@@ -69,7 +69,9 @@ def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(vers
     stage, coordinator = a_stage()
     stage.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
     for transactional_id in ("x", "somebody-else", "", None):
-        what = bringing(("t", 0, a_batch(0)), ("t", 1, a_batch(0)), ("t", 2, data()), transactional_id=transactional_id)
+        what = bringing(
+            ("t", 0, make_batch(0)), ("t", 1, make_batch(0)), ("t", 2, data()), transactional_id=transactional_id
+        )
         answer = virtually(partial(awaited, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
         codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
         allowed = may and transactional_id == "x"
@@ -213,8 +215,8 @@ def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: py
 # ---------------------------------------------------------------- what is pushed
 
 
-@pytest.mark.parametrize("codec", [x for x in Codec if x is not Codec.NONE])
-def test_what_was_pushed_packed_takes_no_more_memory_than_may_be_pushed(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [x for x in CompressionType if x is not CompressionType.NONE])
+def test_what_was_pushed_packed_takes_no_more_memory_than_may_be_pushed(codec: CompressionType) -> None:
     """CVE-2026-111073: whoever may connect may push, and it was unpacked without a limit."""
     node, packed = Pushing(a=A), bytes(compress(codec, b"\xff" * (16 << 20)))
     ident = node.ask().subscription_id

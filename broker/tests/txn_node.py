@@ -21,7 +21,7 @@ from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, machine_
 from ottla.broker.txn.machine import TxnMachine
 from ottla.broker.txn.markers import Around
 from ottla.broker.txn.state import Transaction, TransactionState
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -66,7 +66,7 @@ class TxnNode:
         self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
     ) -> None:
         self.stage = Stage(**settings)
-        isr, log = (1, 2) if followed else (1,), LogSettings(min_insync_replicas=min_isr)
+        isr, log = (1, 2) if followed else (1,), LogConfig(min_insync_replicas=min_isr)
         self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
         self.stage.hosted.host("t", partitions=3)
         self.level = level
@@ -201,7 +201,7 @@ def states(node: TxnNode) -> list[tuple[str, TransactionState | None, int]]:
     """What stands in the log: id, state (None for a tombstone), epoch."""
     out = []
     for header, raw in node.replica.log.batches(0):
-        for record in r.iterate(raw, header):
+        for record in r.iterate_records(raw, header):
             found = tr.decode(record.key, record.value)
             assert found is not None
             txn = found.transaction

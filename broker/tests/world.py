@@ -22,7 +22,7 @@ from ottla.broker.turn import SLICE_MS, Turn
 from ottla.broker.unpacking import Unpackings
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -124,7 +124,7 @@ class Hosted:
         leader: int = 1,
         isr: tuple[int, ...] = (1,),
         replicas: tuple[int, ...] = (1,),
-        settings: LogSettings | None = None,
+        settings: LogConfig | None = None,
     ) -> Replica:
         """A topic; gives its first partition."""
         topic_id = topic_id_of(name)
@@ -136,7 +136,7 @@ class Hosted:
         rules = IsrRules(30_000, lambda broker, epoch: True)
         for number in range(partitions):
             path = f"/data/{name}-{number}"
-            log = create_log(self._env.disk, path, name, number, topic_id, settings or LogSettings(), NOW_MS)
+            log = create_log(self._env.disk, path, name, number, topic_id, settings or LogConfig(), NOW_MS)
             replica = Replica(log, topic_id, self._purgatory.wake, lambda r: None, rules)
             replica.follow_image(1, told, NOW_MS)
             self.replicas[name, number] = replica

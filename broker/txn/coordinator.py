@@ -25,7 +25,7 @@ from ottla.broker.txn.initialising import Fresh
 from ottla.broker.txn.machine import TxnMachine, TxnSettings
 from ottla.broker.txn.markers import Around, Markers
 from ottla.broker.txn.records import TransactionRecord
-from ottla.log.machine import Machine
+from ottla.log.machine import StateMachine
 from ottla.wire.errors import ProtocolError
 from ottla.world.env import Env
 
@@ -74,7 +74,7 @@ class TransactionCoordinator:
         self.resign = self._runtime.resign
         self.shards = self._runtime.served
 
-    def _machine(self) -> Machine[TransactionRecord]:
+    def _machine(self) -> StateMachine[TransactionRecord]:
         return TxnMachine(self.settings, self._fresh, self.level, self._markers)
 
     async def run(self) -> None:

@@ -20,7 +20,7 @@ from ottla.broker.txn.initialising import Fresh
 from ottla.broker.txn.pending import Pending
 from ottla.broker.txn.records import TransactionRecord
 from ottla.broker.txn.state import AT_REST, EPOCH_BUMP, FOREVER_MS, PREPARED, S, Transaction
-from ottla.log.machine import SLICE, Arm, Effects, Reply
+from ottla.log.machine import RECORDS_PER_STEP, Effects, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 Fx = Effects[TransactionRecord]
@@ -93,7 +93,7 @@ class TxnMachine:
                 case _:
                     raise AssertionError(event)
         except ProtocolError as error:
-            return Fx(at_once=[Reply(event.ticket, error.with_traceback(None))])
+            return Fx(immediate_replies=[RequestReply(event.ticket, error.with_traceback(None))])
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
         """Take in one record."""
@@ -126,14 +126,14 @@ class TxnMachine:
         else:
             after = initialising.begun(txn, event.expected, event.timeout_ms, now_ms, self._fresh)
             answer = (after.producer_id, after.producer_epoch)
-        return self._step(event.transactional_id, txn, after, Reply(event.ticket, answer))
+        return self._step(event.transactional_id, txn, after, RequestReply(event.ticket, answer))
 
     def _add(self, event: ev.AddPartitions, now_ms: int) -> Fx:
         self._check_nothing_pending(event.transactional_id)
         txn = self._transactions.get(event.transactional_id)
         txn = enlisting.check_producer(txn, event.producer_id, event.producer_epoch)
         after = enlisting.added(txn, event.partitions, event.client_version, now_ms)
-        reply = Reply(event.ticket, ErrorCode.NONE)
+        reply = RequestReply(event.ticket, ErrorCode.NONE)
         if after is None:
             return Fx(replies=[reply])
         return self._step(event.transactional_id, txn, after, reply)
@@ -141,7 +141,7 @@ class TxnMachine:
     def _verify(self, event: ev.VerifyPartitions) -> Fx:
         txn = self.seen(event.transactional_id)
         txn = enlisting.check_producer(txn, event.producer_id, event.producer_epoch)
-        return Fx(at_once=[Reply(event.ticket, event.partitions & txn.partitions)])
+        return Fx(immediate_replies=[RequestReply(event.ticket, event.partitions & txn.partitions)])
 
     def _end(self, event: ev.EndTransaction, now_ms: int) -> Fx:
         txn = self.seen(event.transactional_id)
@@ -157,7 +157,7 @@ class TxnMachine:
             after = ending.prepared(txn, now_ms, commits=event.commits)
         goes_on = ending.completed(after, now_ms) if after.state in PREPARED else after
         told = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps else (-1, -1)
-        reply = Reply(event.ticket, told)
+        reply = RequestReply(event.ticket, told)
         return Fx(replies=[reply]) if after is txn else self._step(event.transactional_id, txn, after, reply)
 
     def _check_nothing_pending(self, transactional_id: str) -> None:
@@ -171,17 +171,17 @@ class TxnMachine:
 
     # ------------------------------------------------------------------ transitions
 
-    def _step(self, transactional_id: str, before: Transaction, after: Transaction, *replies: Reply) -> Fx:
+    def _step(self, transactional_id: str, before: Transaction, after: Transaction, *replies: RequestReply) -> Fx:
         pending = self.pending[transactional_id] = Pending(before, after)
         record = TransactionRecord(transactional_id, after)
-        return Fx([record], list(replies), settle=[(transactional_id, pending)])
+        return Fx([record], list(replies), on_commit_outcome=[(transactional_id, pending)])
 
     def _settled(self, what: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Fx:
         """The fate of transitions is known; of very many it is looked at in slices."""
         if len(what) <= SETTLED_AT_ONCE:
             return self._fate(what, error, now_ms)
         left = list(what)
-        return Fx(settle=left, then=self._fates(left, error, now_ms))
+        return Fx(on_commit_outcome=left, continuation=self._fates(left, error, now_ms))
 
     def _fates(self, left: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Iterator[Fx]:
         """What was not looked at, as the log has refused something of a slice, is left and told of that."""
@@ -189,8 +189,8 @@ class TxnMachine:
         what = list(left)
         for first in range(0, len(what), SETTLED_AT_ONCE):
             fx = self._fate(what[first : first + SETTLED_AT_ONCE], error, now_ms)
-            done += fx.settle or ()
-            fx.settle = None
+            done += fx.on_commit_outcome or ()
+            fx.on_commit_outcome = None
             left[:] = [*done, *what[first + SETTLED_AT_ONCE :]]
             yield fx
 
@@ -206,11 +206,11 @@ class TxnMachine:
             elif pending.written or pending.remaining:
                 again.append((transactional_id, pending))
             elif pending.before.state in PREPARED:
-                fx.timers.append(Arm(("complete", transactional_id), now_ms + RETRY_MS))
+                fx.timers.append(ScheduleTimer(("complete", transactional_id), now_ms + RETRY_MS))
             else:
                 del self.pending[transactional_id]  # refused: nothing has changed
         if again:
-            fx.settle = again
+            fx.on_commit_outcome = again
         return fx
 
     def _arrived(self, transactional_id: str, pending: Pending, now_ms: int, fx: Fx) -> None:
@@ -222,7 +222,7 @@ class TxnMachine:
                 return
             pending = self.pending[transactional_id] = Pending(after, ending.completed(after, now_ms))
         if pending.remaining:
-            fx.at_once.append(Reply(self._outbox, ev.MarkersDue(transactional_id, pending)))
+            fx.immediate_replies.append(RequestReply(self._outbox, ev.MarkersDue(transactional_id, pending)))
         else:
             self._complete(transactional_id, pending, fx)
 
@@ -236,7 +236,7 @@ class TxnMachine:
 
     def _complete(self, transactional_id: str, pending: Pending, fx: Fx) -> None:
         fx.records.append(TransactionRecord(transactional_id, pending.after))
-        fx.settle = [*(fx.settle or ()), (transactional_id, pending)]
+        fx.on_commit_outcome = [*(fx.on_commit_outcome or ()), (transactional_id, pending)]
 
     # ------------------------------------------------------------------ timers
 
@@ -244,26 +244,26 @@ class TxnMachine:
         """What was decided before is carried on with; it waits until what was read cannot be lost."""
         settings = self.settings
         timers: list[Any] = [
-            Arm(("abort",), now_ms + settings.abort_every_ms),
-            Arm(("expire",), now_ms + settings.expiry_every_ms),
+            ScheduleTimer(("abort",), now_ms + settings.abort_every_ms),
+            ScheduleTimer(("expire",), now_ms + settings.expiry_every_ms),
         ]
         if self._prepared:
-            timers.append(Arm(("resume",), now_ms))
+            timers.append(ScheduleTimer(("resume",), now_ms))
         fx = Fx(timers=timers)
-        fx.follow(self._taken_up(now_ms), len(self._prepared))
+        fx.continue_with(self._taken_up(now_ms), len(self._prepared))
         return fx
 
     def _taken_up(self, now_ms: int) -> Iterator[Fx]:
         for number, transactional_id in enumerate(list(self._prepared), 1):
             txn = self._transactions[transactional_id]
             self.pending[transactional_id] = Pending(txn, ending.completed(txn, now_ms))
-            if number % SLICE == 0:
+            if number % RECORDS_PER_STEP == 0:
                 yield Fx()
 
     def _fired(self, key: tuple[str, ...], now_ms: int) -> Fx:
         match key:
             case ("resume",):
-                return Fx(settle=list(self.pending.items()))
+                return Fx(on_commit_outcome=list(self.pending.items()))
             case ("complete", transactional_id):
                 fx, pending = Fx(), self.pending.get(transactional_id)
                 if pending is not None and not pending.remaining and not pending.written:
@@ -277,8 +277,8 @@ class TxnMachine:
                 raise AssertionError(key)
 
     def _scan(self, key: tuple[str], every_ms: int, look: Callable[..., Any], now_ms: int) -> Fx:
-        fx = Fx(timers=[Arm(key, now_ms + every_ms)], settle=[])
-        fx.lay(look(now_ms, fx.settle))
+        fx = Fx(timers=[ScheduleTimer(key, now_ms + every_ms)], on_commit_outcome=[])
+        fx.add_records(look(now_ms, fx.on_commit_outcome))
         return fx
 
     def _timed_out(self, now_ms: int, settle: list[tuple[str, Pending]]) -> Iterator[TransactionRecord | None]:

@@ -18,10 +18,10 @@ from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import EndTxn
 from ottla.broker.replica.waiting import Waiting, decided
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.log.machine import Ends
-from ottla.log.validate import Origin
-from ottla.log.verification import Txn
-from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
+from ottla.log.machine import TransactionCompletion
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import TxnAppendContext
+from ottla.wire.control import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import write_txn_markers as m
 
@@ -89,7 +89,9 @@ class _Work:
         services = self._services
         if services.replicas.get(OFFSETS_TOPIC, row.partition_index) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        ends = Ends(marker.producer_id, marker.producer_epoch, _end(marker), marker.transaction_version)
+        ends = TransactionCompletion(
+            marker.producer_id, marker.producer_epoch, _end(marker), marker.transaction_version
+        )
         ticket = services.groups.ask_partition(row.partition_index, lambda own: EndTxn(own, ends))
         self.asked.append(_Asked(ticket, row))
 
@@ -107,9 +109,14 @@ class _Work:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         replica.check_min_isr()
         now_ms = services.env.now_ms()
-        data = bytearray(end_of_transaction(_end(marker), marker.producer_id, marker.producer_epoch, now_ms))
+        data = bytearray(build_end_transaction_batch(_end(marker), marker.producer_id, marker.producer_epoch, now_ms))
         try:
-            replica.append(data, now_ms, Origin.COORDINATOR, txn=Txn(version=marker.transaction_version))
+            replica.append(
+                data,
+                now_ms,
+                AppendOrigin.COORDINATOR,
+                txn=TxnAppendContext(transaction_version=marker.transaction_version),
+            )
         except OSError as error:
             services.fail(error, replica.log)
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -137,9 +144,9 @@ def _of_groups(answer: Any) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 
 
-def _end(marker: m.WritableTxnMarker) -> TxnEnd:
-    kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
-    return TxnEnd(kind, marker.coordinator_epoch)
+def _end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
+    kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
+    return EndTransactionMarker(kind, marker.coordinator_epoch)
 
 
 async def write_markers(services: Services, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:

@@ -23,7 +23,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replica.replicas import Replicas
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import add_partitions_to_txn as m
@@ -66,7 +66,7 @@ class Verified(NamedTuple):
     """An answer: what is wrong with some partitions, and the proof for appending to others."""
 
     refused: Codes
-    txns: dict[TopicPartition, Txn]
+    txns: dict[TopicPartition, TxnAppendContext]
 
 
 class Ground(NamedTuple):
@@ -108,24 +108,26 @@ class Verifier:
     async def once(self, wanted: Wanted) -> Verified:
         """Make guards where the transaction is not open yet, and ask about those partitions."""
         refused: Codes = {}
-        txns: dict[TopicPartition, Txn] = {}
+        txns: dict[TopicPartition, TxnAppendContext] = {}
         adds = wanted.operation is Operation.ADD
         if not adds and not self._is_enabled:
-            return Verified(refused, dict.fromkeys(wanted.sequences, Txn(NOT_NEEDED)))
+            return Verified(refused, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
         now_ms = self._ground.env.now_ms()
         for at, sequence in wanted.sequences.items():
             try:
                 log = self._ground.replicas.leader(*at).log
-                guard = log.begin_verification(wanted.producer_id, wanted.epoch, sequence, now_ms, bumps=adds)
+                guard = log.maybe_start_transaction_verification(
+                    wanted.producer_id, wanted.epoch, sequence, now_ms, bumps=adds
+                )
             except ProtocolError as error:
                 refused[at] = error.code
             else:
                 if guard is not None:
-                    txns[at] = Txn(guard)
+                    txns[at] = TxnAppendContext(guard)
         if txns:
             refused |= await self._ask(wanted, list(txns))
         if not self._is_enabled:
-            txns = dict.fromkeys(wanted.sequences, Txn(NOT_NEEDED))
+            txns = dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED))
         return Verified(refused, txns)
 
     async def _ask(self, wanted: Wanted, partitions: list[TopicPartition]) -> Codes:

@@ -14,16 +14,16 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.log.cleanable import Cleanable, cleanable, dirtiest, plan_of
+from ottla.log.cleanable import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.compression import DEFAULT_LIMIT_BYTES
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.world.disk import is_passing
 from ottla.world.env import ChildDied, Env, Lane
 
 if TYPE_CHECKING:
-    from ottla.log.compaction import Outcome, Stats
-    from ottla.log.exchange import Exchange
+    from ottla.log.compaction import CleanerStats, CompactionResult
+    from ottla.log.exchange import SegmentSwap
 
 logger = logging.getLogger("ottla.cleaner")
 RETRY_S = 1.0
@@ -61,17 +61,17 @@ class Cleaner:
             while await self.once():
                 pass
 
-    async def _dirtiest(self) -> Cleanable | None:
+    async def _dirtiest(self) -> LogToClean | None:
         """The log that needs it most, as it is now: while all were looked at others ran."""
-        every: list[Cleanable] = []
+        every: list[LogToClean] = []
         turn = Turn(self._env, BESIDE_MS)
         for log in self._storage.logs():
-            found = None if log in self._broken else cleanable(log, self._env.now_ms())
+            found = None if log in self._broken else find_log_to_clean(log, self._env.now_ms())
             if found is not None:
                 every.append(found)
             await turn.step()
-        most = dirtiest(every)
-        return None if most is None else cleanable(most.log, self._env.now_ms())
+        most = select_dirtiest_log(every)
+        return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
 
     async def once(self) -> bool:
         """Compact the dirtiest log; says whether there was one.
@@ -83,11 +83,11 @@ class Cleaner:
         if found is None:
             return False
         from ottla.broker.upkeep.throttle import Job, run  # a node with nothing to compact needs none of it
-        from ottla.log.compaction import discard
+        from ottla.log.compaction import delete_unfinished_files
 
         log, cuts = found.log, found.log.truncations
         try:
-            plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
+            plan = plan_compaction(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         except ProtocolError as error:
             logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
             self._broken.add(log)
@@ -97,23 +97,27 @@ class Cleaner:
             outcome = await self._env.in_process(run, Job(plan, rate))
         except (WireError, OSError, ChildDied) as error:
             passing = isinstance(error, OSError) and is_passing(error)
-            unchanged = not log.closed and log.truncations == cuts and log.bases[: len(plan.bases)] == plan.bases
+            unchanged = (
+                not log.closed
+                and log.truncations == cuts
+                and log.base_offsets[: len(plan.base_offsets)] == plan.base_offsets
+            )
             if unchanged and not passing:
                 logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
                 self._broken.add(log)
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
-            if log.closed or log.is_moving or log.truncations != cuts:
-                discard(log.disk, log.directory)
+            if log.closed or log.has_future_log or log.truncations != cuts:
+                delete_unfinished_files(log.disk, log.directory)
                 return False
             return await self._take_over(found, outcome)
         except OSError as error:
             self._fail(error, log)
             return False
 
-    async def _settled(self, work: Exchange) -> None:
+    async def _settled(self, work: SegmentSwap) -> None:
         """Wait until names are on the disk."""
-        await self._in_the_end(lambda: self._env.in_thread(work.settle, Lane.SYNC))
+        await self._in_the_end(lambda: self._env.in_thread(work.sync_directory, Lane.SYNC))
 
     async def _noted(self, log: PartitionLog) -> None:
         """Wait until the disk knows how far a log is compacted."""
@@ -131,51 +135,51 @@ class Cleaner:
                     raise
                 await self._env.sleep(RETRY_S)
 
-    async def _take_over(self, found: Cleanable, outcome: Outcome) -> bool:
+    async def _take_over(self, found: LogToClean, outcome: CompactionResult) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
-        from ottla.log.compaction import discard
-        from ottla.log.exchange import Exchange
+        from ottla.log.compaction import delete_unfinished_files
+        from ottla.log.exchange import SegmentSwap
 
         log, stats = found.log, outcome.stats
-        work = Exchange(log, outcome.cleaned)
+        work = SegmentSwap(log, outcome.cleaned)
         try:
-            taken = work.announce()
+            taken = work.add_swap_suffix()
             if taken:
                 await self._settled(work)
-                taken = not log.is_moving and work.take_over(self._env.now_ms())
+                taken = not log.has_future_log and work.replace_segments(self._env.now_ms())
         except OSError as error:
             if not is_passing(error):
                 raise
             taken = False  # nothing was: another pass will
         if not taken:
-            discard(log.disk, log.directory)
+            delete_unfinished_files(log.disk, log.directory)
             return False
-        if work.merges:
+        if work.removes_base_offsets:
             await self._settled(work)
-        log.note_compacted(max(outcome.end, found.first_dirty))
+        log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
         await self._noted(log)  # before the new segments lose their names: a hole of which nothing tells is a loss
-        work.finish()
-        names = log.begin_sync(log.recovery_point)
+        work.remove_swap_suffix()
+        names = log.start_flush(log.recovery_point)
         await self._env.in_thread(names, Lane.SYNC)
-        log.finish_sync(names)
+        log.complete_flush(names)
         self.passes += 1
         self.bytes_read += stats.bytes_read
         self.bytes_written += stats.bytes_written
         logger.info(
             "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
-            *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
+            *(log.topic, log.partition, log.cleaner_offset, stats.records_kept, stats.records_read),
             *(stats.bytes_written, stats.bytes_read, stats.keys),
         )
         self._tell_whole(log, stats)
         return True
 
-    def _tell_whole(self, log: PartitionLog, stats: Stats) -> None:
+    def _tell_whole(self, log: PartitionLog, stats: CleanerStats) -> None:
         """Say once of a log, and of what is new in it then, that not all of it could be looked into."""
-        if stats.whole_offset <= self._told.get(log, -1):
+        if stats.last_oversized_offset <= self._told.get(log, -1):
             return
-        self._told[log] = stats.whole_offset
+        self._told[log] = stats.last_oversized_offset
         logger.warning(
             "%s-%d has %d batches, the last of them at offset %d, that unpack to more than %d bytes: they stay as they "
             "are, and so do the tombstones behind the first",
-            *(log.topic, log.partition, stats.whole, stats.whole_offset, DEFAULT_LIMIT_BYTES),
+            *(log.topic, log.partition, stats.oversized_batches, stats.last_oversized_offset, MAX_DECOMPRESSED_BYTES),
         )

@@ -19,8 +19,8 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.log.points import PointsWriter
-from ottla.log.retention import due_start
+from ottla.log.points import CheckpointWriter
+from ottla.log.retention import log_start_after_retention
 from ottla.log.state import remove_files
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
@@ -53,7 +53,7 @@ class Flusher:
         self._start = start
         self.on_flushed: list[Callable[[Replica], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
-        self._points: dict[str, PointsWriter] = {}
+        self._points: dict[str, CheckpointWriter] = {}
 
     async def retain_now_and_then(self) -> None:
         """Remove what retention no longer keeps, until cancelled."""
@@ -81,18 +81,18 @@ class Flusher:
 
     async def _look_at(self, log: PartitionLog) -> None:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
-        if log.closed or log.is_leaving:
+        if log.closed or log.is_being_replaced:
             return
-        due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
-        end = log.log_end_offset if due or log.rests else log.active.base_offset
+        due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
+        end = log.log_end_offset if due or log.is_idle else log.active_segment.base_offset
         if log.recovery_point < end:
             await self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
-        gone = [] if log.closed else log.take_retired(self._env.now_ms())
+        gone = [] if log.closed else log.pop_deletable_files(self._env.now_ms())
         if gone:  # to give the blocks of large files back takes the disk a while
             await self._env.in_thread(partial(remove_files, log.disk, gone), Lane.REMOVAL)
         if not log.closed:
-            log.park()
+            log.close_idle_files()
 
     def flush_due(self, replica: Replica) -> None:
         """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
@@ -102,7 +102,7 @@ class Flusher:
 
     async def _flush(self, replica: Replica) -> None:
         while not (log := replica.log).closed:
-            if log.is_leaving:
+            if log.is_being_replaced:
                 await self._env.sleep(LEAVING_S)
                 continue
             end = log.log_end_offset
@@ -129,11 +129,11 @@ class Flusher:
         for directory in self._storage.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:
-                for _ in log.expiring_producers(self._env.now_ms(), self._producer_expiration_ms):
+                for _ in log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms):
                     await turn.step()
                 try:
-                    start = None if log.closed else due_start(log, self._env.now_ms())
-                    if start is not None and log.raise_start(start):
+                    start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
+                    if start is not None and log.maybe_increment_log_start_offset(start):
                         logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
                         due.append(log)
                 except OSError as error:
@@ -146,7 +146,7 @@ class Flusher:
         turn = Turn(self._env, BESIDE_MS)
         for log in due:
             try:
-                for _ in log.dropping_below_start(self._env.now_ms()):
+                for _ in log.delete_segments_below_start_job(self._env.now_ms()):
                     await turn.step()
             except OSError as error:
                 self._fail(error, log)
@@ -154,22 +154,22 @@ class Flusher:
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
-        job = log.begin_sync(end)
+        job = log.start_flush(end)
         await self._env.in_thread(job, Lane.SYNC)
-        return log.finish_sync(job)
+        return log.complete_flush(job)
 
     async def _checkpoint(self, directory: LogDirectory) -> bool:
         """Write and sync the checkpoints where they changed; False where that failed."""
         writer = self._points.get(directory.path)
         if writer is None:
-            writer = self._points[directory.path] = PointsWriter(directory)
+            writer = self._points[directory.path] = CheckpointWriter(directory)
         turn = Turn(self._env, BESIDE_MS)
         try:
-            for _ in writer.steps():
+            for _ in writer.write_job():
                 await turn.step()
-            if writer.unsynced:
-                await self._env.in_thread(writer.settling(), Lane.SYNC)
-                writer.settled()
+            if writer.has_unsynced_files:
+                await self._env.in_thread(writer.prepare_sync(), Lane.SYNC)
+                writer.complete_sync()
         except OSError as error:
             self._fail(error, directory)
             return False

@@ -11,7 +11,7 @@ from functools import partial
 
 import trio
 
-from ottla.log.listing import remove_partition
+from ottla.log.listing import delete_partition_dir
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
@@ -40,7 +40,7 @@ class Removals:
                 await self._env.sleep(max(at_ms - self._env.monotonic_ms(), 0) / 1000)
                 self._due.popleft()
                 try:
-                    await self._env.in_thread(partial(remove_partition, self._env.disk, path), Lane.REMOVAL)
+                    await self._env.in_thread(partial(delete_partition_dir, self._env.disk, path), Lane.REMOVAL)
                 except OSError as error:
                     if is_passing(error):
                         self.remove_later(path)

@@ -11,8 +11,8 @@ from functools import partial
 
 from ottla.broker.replica.storage import Storage
 from ottla.log.partition_log import PartitionLog
-from ottla.log.scrub import cold_segments, look
-from ottla.log.segment import Segment
+from ottla.log.scrub import list_sealed_segments, scrub_batches
+from ottla.log.segment import LogSegment
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.scrub")
@@ -39,12 +39,12 @@ class Scrubber:
             took_s = (self._env.monotonic_ms() - began_ms) / 1000
             await self._env.sleep(max(ROUND_EVERY_S - took_s, STEP_S))
 
-    def _cold(self) -> Iterator[tuple[PartitionLog, Segment]]:
+    def _cold(self) -> Iterator[tuple[PartitionLog, LogSegment]]:
         for log in self._storage.logs():
-            for segment in cold_segments(log):
+            for segment in list_sealed_segments(log):
                 yield log, segment
 
-    async def _read(self, log: PartitionLog, segment: Segment) -> None:
+    async def _read(self, log: PartitionLog, segment: LogSegment) -> None:
         position: int | None = 0
         while position is not None:
             await self._env.sleep(STEP_S)
@@ -54,21 +54,21 @@ class Scrubber:
             if log.closed or segment not in log.segments:
                 return  # deleted or compacted meanwhile
             try:
-                step = await self._env.in_thread(partial(look, segment, position, int(rate * STEP_S)))
+                step = await self._env.in_thread(partial(scrub_batches, segment, position, int(rate * STEP_S)))
             except OSError as error:
                 logger.warning("%s.log cannot be looked at: %s", segment.path, error)
                 return
             if segment not in log.segments:
                 return
-            for damage in step.found:
-                if (damage.position, damage.end) in segment.damage:
+            for damage in step.damaged_ranges:
+                if (damage.position, damage.end) in segment.damaged_ranges:
                     continue  # known since the last round
                 self.damage_found += 1
-                segment.damage.append((damage.position, damage.end))
+                segment.damaged_ranges.append((damage.position, damage.end))
                 logger.critical(
                     "%s is damaged at bytes %d to %d: offset %d of %s-%d and what follows it there cannot be read any "
                     "more, and is not served",
                     *(damage.path, damage.position, damage.end, damage.offset, log.topic, log.partition),
                 )
-            position = step.position
+            position = step.next_position
         self.segments_read += 1

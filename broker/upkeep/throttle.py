@@ -21,7 +21,7 @@ UNLIMITED = 1e18
 class Job(NamedTuple):
     """A pass and the rate it is held to."""
 
-    plan: cp.Plan
+    plan: cp.CompactionPlan
     bytes_a_second: float
 
 
@@ -92,13 +92,13 @@ class ThrottledDisk:
         return ThrottledFile(self._under.open(path, create=create, readonly=readonly, mode=mode), self._meter)
 
 
-def run(ground: Ground, job: Job) -> cp.Outcome:
+def run(ground: Ground, job: Job) -> cp.CompactionResult:
     """One pass, at most so fast.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
     """
     if job.bytes_a_second >= UNLIMITED:
-        return cp.run(ground.disk, job.plan)
+        return cp.run_compaction(ground.disk, job.plan)
     meter = Meter(job.bytes_a_second, ground.monotonic_s, ground.pause)
-    return cp.run(ThrottledDisk(ground.disk, meter), job.plan)
+    return cp.run_compaction(ThrottledDisk(ground.disk, meter), job.plan)

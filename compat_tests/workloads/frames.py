@@ -185,4 +185,4 @@ def _packed(rows: list[NewRecord], codec: int, pack: Pack) -> bytes:
     first, last = rows[0].timestamp_ms, max(row.timestamp_ms for row in rows)
     raw = b"".join(records.encode_record(row, i, row.timestamp_ms - first) for i, row in enumerate(rows))
     header = batch.BatchHeader(0, 0, -1, 2, 0, codec, len(rows) - 1, first, last, -1, -1, -1, len(rows))
-    return batch.pack_header(header, pack(raw))
+    return batch.pack_batch(header, pack(raw))

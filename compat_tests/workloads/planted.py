@@ -15,7 +15,7 @@ from ottla.cli.main import main
 from ottla.log import validate
 from ottla.log.reading import ReadableLog
 from ottla.wire import compression
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.world.disk import FileSlice
 
@@ -56,13 +56,13 @@ def linked_lz4_blocks() -> None:
             raise WireError(str(error)) from None
         yield from (out[at : at + size_bytes] for at in range(0, len(out), size_bytes))
 
-    real = validate.check_beginning
+    real = validate.check_compressed_prefix
 
     def check_beginning(codec: int, data: Any) -> ErrorCode:
-        return ErrorCode.NONE if codec == Codec.LZ4 else real(codec, data)
+        return ErrorCode.NONE if codec == CompressionType.LZ4 else real(codec, data)
 
-    compression._PIECES[Codec.LZ4] = pieces
-    validate.check_beginning = check_beginning
+    compression._DECOMPRESSORS[CompressionType.LZ4] = pieces
+    validate.check_compressed_prefix = check_beginning
 
 
 def unknown_partition_ends_wait() -> None:

@@ -107,7 +107,7 @@ def fetch(side: Side, topic: str, step: Step) -> dict[str, Any]:
 
 def _fetched(row: Any) -> dict[str, Any]:
     raw = bytes(row.records or b"")
-    batches = [header for _, header in batch.iterate(raw)]
+    batches = [header for _, header in batch.iterate_batches(raw)]
     whole = sum(header.size_bytes for header in batches)
     return {
         "partition": row.partition_index,

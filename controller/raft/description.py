@@ -18,7 +18,7 @@ from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.schema import ZERO_UUID
-from ottla.wire.written import Written
+from ottla.wire.written import StreamingArray
 
 UNKNOWN = -1
 _WHY = {
@@ -71,10 +71,10 @@ def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
 
 def _all_refused(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
     """Return an error for each partition of a request that asks for another topic than the metadata topic."""
-    topics: list[d.DescribeQuorumResponseTopicData] = Written(d.DescribeQuorumResponse, version)
+    topics: list[d.DescribeQuorumResponseTopicData] = StreamingArray(d.DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:
-        rows: list[d.DescribeQuorumResponsePartitionData] = Written(d.DescribeQuorumResponse, version)
+        rows: list[d.DescribeQuorumResponsePartitionData] = StreamingArray(d.DescribeQuorumResponse, version)
         for part in topic.partitions:
             rows.append(_refused(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1

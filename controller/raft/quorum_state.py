@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.controller.raft.events import NOBODY, Age, HardState, ReplicaKey
 from ottla.log.checkpoints import CorruptFile
-from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.wire.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.disk import Disk, read_file, write_file
 
@@ -55,7 +55,7 @@ class QuorumStateFile:
             version = int(values["data_version"])
             voted = None
             if int(values["votedId"]) != NOBODY:
-                directory = uuid_bytes(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
+                directory = uuid_from_string(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
                 voted = ReplicaKey(int(values["votedId"]), directory)
             hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, _age_of(values))
             return cls(hard, version, {k: values[k] for k in _KEPT if k in values})
@@ -72,7 +72,7 @@ class QuorumStateFile:
             values["appliedOffset"] = self.kept.get("appliedOffset", 0)
             values["currentVoters"] = self.kept.get("currentVoters", [])
         else:
-            values["votedDirectoryId"] = uuid_text(voted.directory_id)
+            values["votedDirectoryId"] = uuid_to_string(voted.directory_id)
         if hard.age != Age.GROWN:
             values[_AGE] = hard.age.name.lower()
         values["data_version"] = self.data_version

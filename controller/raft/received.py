@@ -12,7 +12,7 @@ from ottla.controller.raft.events import Batch
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
-from ottla.wire.control import decode_control
+from ottla.wire.control import decode_control_record
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.primitives import Buffer
@@ -31,7 +31,7 @@ def batches_of(raw: Buffer | None) -> tuple[Batch, ...]:
 
 
 def _whole(view: memoryview) -> Iterator[Batch]:
-    for at, header in b.iterate(view):
+    for at, header in b.iterate_batches(view):
         raw = view[at : at + header.size_bytes]
         if header.last_offset_delta < 0 or not b.crc_matches(raw, header):
             raise WireError(f"bad batch at offset {header.base_offset}")
@@ -41,7 +41,7 @@ def _whole(view: memoryview) -> Iterator[Batch]:
 
 def _voters(raw: Buffer, header: BatchHeader) -> ctl.VotersRecord | None:
     found = None
-    for record in r.iterate(raw, header):
-        message = decode_control(record)
+    for record in r.iterate_records(raw, header):
+        message = decode_control_record(record)
         found = message if isinstance(message, ctl.VotersRecord) else found
     return found

@@ -35,7 +35,7 @@ from ottla.controller.raft.states import Leader
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.snapshots import Snapshot, SnapshotId
 from ottla.controller.ticket import Ticket
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import control_records as ctl
 from ottla.world.env import Env, Lane
@@ -75,7 +75,7 @@ class Raft:
         self,
         env: Env,
         store: MetadataStore,
-        identity: Identity,
+        identity: MetaProperties,
         quorum: QuorumConfig,
         fail: Callable[[OSError], None],
         on_change: Callable[[], None],

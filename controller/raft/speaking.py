@@ -18,7 +18,7 @@ from ottla.controller.raft.received import batches_of
 from ottla.controller.raft.wire_form import from_answer, to_message
 from ottla.controller.raft.wire_values import Heard, Refusal
 from ottla.controller.ticket import Ticket
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
@@ -52,7 +52,7 @@ class Speaking:
     def __init__(
         self,
         env: Env,
-        identity: Identity,
+        identity: MetaProperties,
         quorum: QuorumConfig,
         address_of: Callable[[int], tuple[str, int] | None],
         told: Told,

@@ -20,18 +20,18 @@ from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
 from ottla.controller.records import control_batch
 from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
-from ottla.log.durable import SyncJob
-from ottla.log.names import bases_of, is_unfinished_snapshot
+from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, MetaProperties
+from ottla.log.durable import LogFlush
+from ottla.log.names import base_offsets_of, is_unfinished_snapshot
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
-from ottla.log.settings import FOREVER_MS, LogSettings
+from ottla.log.settings import FOREVER_MS, LogConfig
 from ottla.log.state import remove_files
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
-from ottla.wire.control import decode_control
+from ottla.wire.control import decode_control_record
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk
@@ -76,13 +76,13 @@ class MetadataStore:
     """One replica of the metadata log. Not thread-safe but for `sync` and `write_snapshot`, which only wait."""
 
     def __init__(
-        self, disk: Disk, data_dir: str, identity: Identity, now_ms: int, settings: StoreSettings = DEFAULTS
+        self, disk: Disk, data_dir: str, identity: MetaProperties, now_ms: int, settings: StoreSettings = DEFAULTS
     ) -> None:
         self.disk = disk.private()
         self.settings = settings
         self.me = ReplicaKey(identity.node_id, identity.directory_id)
         self.directory = f"{data_dir}/{METADATA_TOPIC}-0"
-        self._log_settings = LogSettings(
+        self._log_settings = LogConfig(
             segment_bytes=settings.segment_bytes,
             segment_ms=settings.segment_ms,
             max_message_bytes=2**31 - 1,
@@ -112,7 +112,7 @@ class MetadataStore:
         for name in names:
             if is_unfinished_snapshot(name):
                 self.disk.unlink(f"{self.directory}/{name}")
-        start = min(bases_of(names, ".log"), default=0)
+        start = min(base_offsets_of(names, ".log"), default=0)
         found = list_snapshots(self.disk, self.directory)
         self.snapshots = [s for s in found if s.end_offset >= start]
         for old in found[: len(found) - len(self.snapshots)]:
@@ -130,7 +130,7 @@ class MetadataStore:
 
     def _open(self, now_ms: int) -> PartitionLog:
         disk, end = self.disk, self.snapshot_id.end_offset
-        if not disk.exists(self.directory) or not bases_of(disk.list_files(self.directory), ".log"):
+        if not disk.exists(self.directory) or not base_offsets_of(disk.list_files(self.directory), ".log"):
             log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
         else:
             log = open_log(
@@ -143,9 +143,9 @@ class MetadataStore:
                 clean=False,
                 recovery_point=end,
             )
-        if log.log_end_offset < end or -1 < log.epochs.epoch_at(end - 1) < self.snapshot_id.epoch:
+        if log.log_end_offset < end or -1 < log.epochs.epoch_for_offset(end - 1) < self.snapshot_id.epoch:
             # The log lost its end (unsynced, power cut) but the synced snapshot covers it: it begins anew there (R233).
-            log.start_over_at(end, now_ms)
+            log.truncate_fully_and_start_at(end, now_ms)
         return log
 
     def _read_quorum(self) -> QuorumRecords:
@@ -157,8 +157,8 @@ class MetadataStore:
                 self.bytes_since_snapshot += header.size_bytes
                 self.last_timestamp_ms = header.max_timestamp
             if header.is_control and header.base_offset > seed:
-                for record in r.iterate(raw, header):
-                    out.take(record.offset, decode_control(record))
+                for record in r.iterate_records(raw, header):
+                    out.take(record.offset, decode_control_record(record))
         return out
 
     @property
@@ -254,7 +254,7 @@ class MetadataStore:
             return b""
         raw = found.read()
         end = 0
-        for at, header in b.iterate(raw):
+        for at, header in b.iterate_batches(raw):
             end = at + header.size_bytes
         return raw[:end]
 
@@ -275,7 +275,7 @@ class MetadataStore:
             header = self._append_theirs(append.batch, now_ms)
         else:
             raw = control_batch(append.controls, now_ms) if append.controls else append.batch
-            self.log.append_as_leader(raw, append.epoch, now_ms, Origin.RAFT)
+            self.log.append_as_leader(raw, append.epoch, now_ms, AppendOrigin.RAFT_LEADER)
             header = b.parse_header(raw)
             for number, record in enumerate(append.controls):
                 self.quorum.take(header.base_offset + number, record)
@@ -287,8 +287,8 @@ class MetadataStore:
         self.log.append_as_follower(raw, now_ms)
         header = b.parse_header(raw)
         if header.is_control:
-            for record in r.iterate(raw, header):
-                self.quorum.take(record.offset, decode_control(record))
+            for record in r.iterate_records(raw, header):
+                self.quorum.take(record.offset, decode_control_record(record))
         return header
 
     def truncate(self, offset: int, now_ms: int) -> None:
@@ -303,7 +303,7 @@ class MetadataStore:
         Raises:
             OSError: final.
         """
-        self.log.start_over_at(name.end_offset, now_ms)
+        self.log.truncate_fully_and_start_at(name.end_offset, now_ms)
         for old in self.snapshots:
             if old != name:
                 self.disk.unlink(f"{self.directory}/{old.file_name}")
@@ -313,13 +313,13 @@ class MetadataStore:
         self.last_timestamp_ms = snapshot.timestamp_ms
         self.generation += 1
 
-    def begin_sync(self) -> SyncJob:
+    def begin_sync(self) -> LogFlush:
         """What makes everything appended so far survive a power cut: call it in a thread, then `finish_sync`."""
-        return self.log.begin_sync(self.log.log_end_offset)
+        return self.log.start_flush(self.log.log_end_offset)
 
-    def finish_sync(self, job: SyncJob) -> int:
+    def finish_sync(self, job: LogFlush) -> int:
         """A sync ended well: everything below the offset returned is on disk."""
-        return self.log.finish_sync(job)
+        return self.log.complete_flush(job)
 
     def committed(self, end: int) -> None:
         """The high watermark moved."""
@@ -341,9 +341,9 @@ class MetadataStore:
         """
         self.bytes_since_snapshot = 0
         self.snapshot_ms = now_ms
-        if self.log.active.base_offset < self.log.log_end_offset:
+        if self.log.active_segment.base_offset < self.log.log_end_offset:
             self.log.roll(now_ms)
-        name = SnapshotId(end_offset, self.log.epochs.epoch_at(end_offset - 1))
+        name = SnapshotId(end_offset, self.log.epochs.epoch_for_offset(end_offset - 1))
         return name, Snapshot([], *self.quorum.at(end_offset), self.last_timestamp_ms)
 
     def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
@@ -373,9 +373,9 @@ class MetadataStore:
             path = f"{self.directory}/{old.file_name}"
             if self.disk.exists(path):
                 self.disk.unlink(path)
-            if self.log.raise_start(min(self.snapshots[0].end_offset, self.log.high_watermark)):
-                self.log.drop_below_start(now_ms)
-        remove_files(self.log.disk, self.log.take_retired(now_ms))
+            if self.log.maybe_increment_log_start_offset(min(self.snapshots[0].end_offset, self.log.high_watermark)):
+                self.log.delete_segments_below_start(now_ms)
+        remove_files(self.log.disk, self.log.pop_deletable_files(now_ms))
 
     def _oldest_may_go(self, now_ms: int) -> bool:
         sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)

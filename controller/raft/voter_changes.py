@@ -33,7 +33,7 @@ from ottla.controller.raft.states import FOREVER_MS, Change, Leader, Progress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages.control_records import VotersRecordVoter
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.wire.schema import ZERO_UUID, Message
 
 FRESH_MS = 3_600_000
@@ -158,7 +158,7 @@ def _remove(raft: RaftNode, ticket: Any, request: RemoveVoter) -> VoterAnswer | 
 
 def _named(voter: ReplicaKey) -> str:
     """A replica as Kafka's tools show it."""
-    directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_text(voter.directory_id)
+    directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_to_string(voter.directory_id)
     return f"ReplicaKey(id={voter.id}, directoryId={directory})"
 
 

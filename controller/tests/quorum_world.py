@@ -18,13 +18,13 @@ from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_bytes, write_snapshot
 from ottla.controller.tests.world import TestEnv
-from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
+from ottla.log.directory import METADATA_TOPIC, LogDirectory, MetaProperties
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.framing import encode_response, parse_request
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import control_records as ctl
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.memory_disk import MemoryDisk
 
 NEWEST = {
@@ -38,7 +38,7 @@ NEWEST = {
     ApiKey.REMOVE_RAFT_VOTER: 0,
     ApiKey.UPDATE_RAFT_VOTER: 0,
 }
-CLUSTER_ID = uuid_text(bytes(range(16)))
+CLUSTER_ID = uuid_to_string(bytes(range(16)))
 LISTENER = "CONTROLLER"
 
 
@@ -76,7 +76,7 @@ class Line:
             return
         node = self._quorum.nodes[self._to]
         request = parse_request(memoryview(frame))
-        body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
+        body = compiler.decode(request_class(request.key), request.version, frame, request.body_position)[0]
         if request.key is ApiKey.API_VERSIONS:
             spoken = NEWEST | self._quorum.nodes[self._to].speaks
             keys = [av.ApiVersion(key, 0, newest) for key, newest in spoken.items()]
@@ -87,7 +87,7 @@ class Line:
             answer = await node.controller.answer_raft(body, request.version, LISTENER)
         await trio.sleep(0.001)
         if self._quorum.joined(self._to, self._home):
-            for part in response_chunks(request.key, request.version, request.correlation_id, answer):
+            for part in encode_response(request.key, request.version, request.correlation_id, answer):
                 self._answers += part
             self.wake()
 
@@ -136,7 +136,7 @@ class Member:
     def __init__(self, quorum: Quorum, node_id: int, *, votes: bool = True) -> None:
         self.quorum, self.node_id, self.votes = quorum, node_id, votes
         self.disk = MemoryDisk(random.Random(node_id), lambda: 0)
-        self.identity = Identity(CLUSTER_ID, node_id, bytes([node_id] * 16))
+        self.identity = MetaProperties(CLUSTER_ID, node_id, bytes([node_id] * 16))
         self.life = 0
         self.joins = False
         """It asks to become a voter by itself."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.controller.decision import READ_EVERY, at_once, distinct, firsts, gathered, named_twice
 from ottla.wire import compiler
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.messages import create_topics as ct
-from ottla.wire.unread import LARGE_ELEMENT_BYTES, Unread
+from ottla.wire.unread import LARGE_ELEMENT_BYTES, LazyArray
 
 MANY = 10 * READ_EVERY
 
@@ -44,7 +44,7 @@ def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_tw
     configs = [ct.CreatableTopicConfig("", "") for _ in range(1300)]
     request = ct.CreateTopicsRequest([ct.CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
     raw = compiler.encode(request, 7)
-    body: Any = at_once(compiler.decode_slices(ct.CreateTopicsRequest, 7, raw, 0, Budget(len(raw))))[0]
-    assert isinstance(body.topics, Unread), "each element is read anew"
+    body: Any = at_once(compiler.decode_job(ct.CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
+    assert isinstance(body.topics, LazyArray), "each element is read anew"
     _, pauses = drained(named_twice(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -18,7 +18,7 @@ from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import expire_delegation_token as ed
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import renew_delegation_token as rd
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 
 NOW = 1_700_000_000_000
 HOUR, DAY = 3_600_000, 86_400_000
@@ -54,7 +54,7 @@ def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> Decision:
 
 def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
     decision = created(cd.CreateDelegationTokenRequest())
-    token_id = uuid_text(bytes(range(16)))
+    token_id = uuid_to_string(bytes(range(16)))
     assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
     assert decision.response.hmac == hmac_of("a-secret", token_id) != hmac_of("b-secret", token_id)
     assert len(decision.response.hmac) == 64
@@ -108,7 +108,7 @@ def test_an_id_does_not_begin_like_an_option() -> None:
     asked = TokenAsked(cd.CreateDelegationTokenRequest(), "User:alice", NOW)
     decision = dt.decide(Image(), asked, 3, STATIC, lambda: next(ids))
     assert isinstance(decision, Decision)
-    assert decision.response.token_id == uuid_text(bytes(16))
+    assert decision.response.token_id == uuid_to_string(bytes(16))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from ottla.controller.tests.world import ALONE, Ground, TestEnv, beat, register_
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
+from ottla.log.settings import LogConfig
+from ottla.log.validate import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -55,7 +55,7 @@ def code(answer: Any) -> int:
 
 
 def metadata_log(ground: Ground) -> PartitionLog:
-    return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogSettings(), 0, clean=False)
+    return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogConfig(), 0, clean=False)
 
 
 def written(ground: Ground) -> list[tuple[int, Message]]:
@@ -295,7 +295,7 @@ async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -
     writer = BatchWriter(0)
     for record in (m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")):
         writer.add_message(record)
-    log.append_as_leader(writer.done(), log.epochs.latest(), 0, Origin.RAFT)
+    log.append_as_leader(writer.done(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
     log.close()
     for _ in range(2):
         async with ground.controller() as controller:

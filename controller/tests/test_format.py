@@ -21,8 +21,8 @@ from ottla.controller.format import (
 from ottla.controller.levels import BadLevel, release_level, starting_levels
 from ottla.controller.quorum_config import Endpoint
 from ottla.controller.snapshots import SnapshotId, list_snapshots, read_snapshot, snapshot_bytes, write_snapshot
-from ottla.log.directory import Identity, LogDirectory
-from ottla.wire.primitives import uuid_text
+from ottla.log.directory import LogDirectory, MetaProperties
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.memory_disk import Killed, MemoryDisk
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
@@ -40,13 +40,13 @@ VOTERS = (voter(1), voter(2), voter(3))
 class Formatted:
     """Two directories, the first with the metadata log, formatted by a plan."""
 
-    def __init__(self, plan: Plan, *, ignore: bool = False, before: Identity | None = None) -> None:
+    def __init__(self, plan: Plan, *, ignore: bool = False, before: MetaProperties | None = None) -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
         session = self.disk.session()
         self.directories = [LogDirectory(session, path) for path in ("/b", "/a")]
         if before is not None:
             session.makedirs("/a")
-            self.directories[1].write_identity(before, 0)
+            self.directories[1].write_meta_properties(before, 0)
         ids = (bytes([200, *n.to_bytes(15, "big")]) for n in itertools.count())
         self.metadata = self.directories[0]
         self.said = format_directories(
@@ -56,7 +56,7 @@ class Formatted:
 
 def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> None:
     made = Formatted(Plan(2, CLUSTER, LEVELS, VOTERS))
-    assert made.metadata.read_identity() == Identity(CLUSTER, 2, TWO)
+    assert made.metadata.read_meta_properties() == MetaProperties(CLUSTER, 2, TWO)
     assert known_voters(made.metadata) == VOTERS
     first = read_snapshot(made.disk.session(), f"/b/__cluster_metadata-0/{SnapshotId(0, 0).file_name}")
     assert (first.kraft_version, first.records, first.timestamp_ms) == (1, [], 77)
@@ -64,7 +64,7 @@ def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -
         "Formatting data directory /a with metadata.version 4.3-IV0.",
         "Formatting dynamic metadata voter directory /b with metadata.version 4.3-IV0.",
     ]
-    other = made.directories[1].read_identity()
+    other = made.directories[1].read_meta_properties()
     assert other is not None
     assert (other.cluster_id, other.node_id) == (CLUSTER, 2)
     assert other.directory_id not in (ONE, TWO, THREE)
@@ -75,7 +75,7 @@ def test_a_node_that_is_not_listed_knows_the_voters_and_is_none() -> None:
     made = Formatted(Plan(9, CLUSTER, LEVELS, VOTERS))
     assert known_voters(made.metadata) == VOTERS
     assert "dynamic metadata directory /b" in made.said[1]
-    identity = made.metadata.read_identity()
+    identity = made.metadata.read_meta_properties()
     assert identity is not None
     assert identity.directory_id[0] == 200
 
@@ -89,16 +89,18 @@ def test_where_no_voters_are_given_none_are_written_and_every_directory_has_the_
 
 
 def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> None:
-    before = Identity(CLUSTER, 2, THREE)
+    before = MetaProperties(CLUSTER, 2, THREE)
     with pytest.raises(CannotFormat, match="/a is formatted already; --ignore-formatted"):
         Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before)
     made = Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
     assert len(made.said) == 1
-    assert made.directories[1].read_identity() == before
+    assert made.directories[1].read_meta_properties() == before
 
 
-@pytest.mark.parametrize("before", [Identity(CLUSTER, 3, ONE), Identity("other-cluster-of-another", 2, ONE)])
-def test_another_nodes_directory_is_never_formatted(before: Identity) -> None:
+@pytest.mark.parametrize(
+    "before", [MetaProperties(CLUSTER, 3, ONE), MetaProperties("other-cluster-of-another", 2, ONE)]
+)
+def test_another_nodes_directory_is_never_formatted(before: MetaProperties) -> None:
     with pytest.raises(CannotFormat, match="belongs to node"):
         Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
 
@@ -113,7 +115,7 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
             format_directory(LogDirectory(session, "/d"), 1, CLUSTER, VOTERS[0].endpoints[0], 0, lambda: ONE)
         disk.lose_power()
         directory = LogDirectory(disk.session(), "/d")
-        if directory.read_identity() is not None:
+        if directory.read_meta_properties() is not None:
             assert known_voters(directory) == VOTERS[:1]
             assert read_snapshot(disk.session(), "/d/bootstrap.checkpoint").records == bootstrap_records()
             whole += 1
@@ -134,7 +136,7 @@ def test_the_newest_snapshot_says_who_votes() -> None:
 
 
 def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
-    text = f"2@b.example:9092:{uuid_text(TWO)}, 1@[::1]:9091:{uuid_text(ONE)},"
+    text = f"2@b.example:9092:{uuid_to_string(TWO)}, 1@[::1]:9091:{uuid_to_string(ONE)},"
     assert parse_voters(text, "C") == (
         Voter(1, ONE, (Endpoint("C", "::1", 9091),)),
         Voter(2, TWO, (Endpoint("C", "b.example", 9092),)),
@@ -148,11 +150,11 @@ def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
         ",",
         "1@h:1",
         "1@h:1:short",
-        f"h:1:{uuid_text(ONE)}",
-        f"-1@h:1:{uuid_text(ONE)}",
-        f"1@h:70000:{uuid_text(ONE)}",
-        f"1@:1:{uuid_text(ONE)}",
-        f"1@h:1:{uuid_text(ONE)},1@g:1:{uuid_text(TWO)}",
+        f"h:1:{uuid_to_string(ONE)}",
+        f"-1@h:1:{uuid_to_string(ONE)}",
+        f"1@h:70000:{uuid_to_string(ONE)}",
+        f"1@:1:{uuid_to_string(ONE)}",
+        f"1@h:1:{uuid_to_string(ONE)},1@g:1:{uuid_to_string(TWO)}",
     ],
 )
 def test_controllers_that_cannot_be_read_are_refused(text: str) -> None:

@@ -269,7 +269,7 @@ async def test_r213_an_answer_names_the_leaders_address_where_its_version_can(ve
             (ApiKey.END_QUORUM_EPOCH, eq.EndQuorumEpochRequest(topics=[end])),
         ):
             answer = await leader.answer_raft(request, version, "CONTROLLER")
-            again = compiler.decode_whole(response_class(key), version, compiler.encode(answer, version))
+            again = compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
             named = [(x.node_id, x.host) for x in again.node_endpoints]  # type: ignore[attr-defined]
             assert named == ([(leader.node_id, f"host{leader.node_id}")] if version else [])
 

@@ -15,7 +15,7 @@ from ottla.controller.tests.quorum_world import CLUSTER_ID, Member, Quorum
 from ottla.controller.tests.test_driver import virtual
 from ottla.controller.tests.test_quorum import make, with_broker
 from ottla.controller.tests.test_raft_store import LOG, Led, formatted
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.world.memory_disk import MemoryDisk
 
 AT = {i: Endpoint("CONTROLLER", f"host{i}", 9093) for i in (1, 2, 3)}
@@ -30,7 +30,7 @@ DYNAMIC = QuorumConfig(endpoints=(AT[1],), bootstrap=(("host2", 9093), ("host3",
 )
 def test_a_new_log_is_a_newborn_voters_where_the_settings_name_it_among_others(quorum: QuorumConfig, age: Age) -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
-    store = MetadataStore(disk, "/data", Identity(CLUSTER_ID, 1, bytes(16)), 0)
+    store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
     assert store.hard_state(quorum) == HardState(0, age=age)
 
 
@@ -49,7 +49,7 @@ def test_what_quorum_state_says_of_a_voter_counts_though_its_log_is_empty(
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     disk.makedirs(LOG)
     QuorumStateFile(written).write(disk, f"{LOG}/quorum-state")
-    store = MetadataStore(disk, "/data", Identity(CLUSTER_ID, 1, bytes(16)), 0)
+    store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
     assert store.hard_state(quorum) == written._replace(age=age)
 
 
@@ -70,7 +70,7 @@ def test_who_has_a_log_or_a_snapshot_is_no_newborn_without_quorum_state() -> Non
 def wipe(quorum: Quorum, number: int) -> None:
     """Another disk, formatted."""
     member = quorum.nodes[number] = Member(quorum, number)
-    member.identity = Identity(CLUSTER_ID, number, bytes([9] * 15 + [number]))
+    member.identity = MetaProperties(CLUSTER_ID, number, bytes([9] * 15 + [number]))
     session = member.disk.session()
     session.makedirs(LOG)
     session.fsync_dir("/data")

@@ -11,11 +11,11 @@ from ottla.controller.raft import events
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.records import BatchWriter
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
 
-ME = Identity("c", 1, bytes([1] * 16))
+ME = MetaProperties("c", 1, bytes([1] * 16))
 QUORUM = QuorumConfig(
     endpoints=(Endpoint("CONTROLLER", "h1", 9093),),
     static_voters=tuple((number, Endpoint("CONTROLLER", f"h{number}", 9093)) for number in (1, 2, 3)),

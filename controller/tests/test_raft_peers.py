@@ -15,7 +15,7 @@ from ottla.controller.tests.world import TestEnv
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.errors import WireError
-from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.framing import encode_response, parse_request
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import vote as v
 from ottla.wire.schema import Message
@@ -42,14 +42,14 @@ class Line:
             newest = self.net.newest
             answer: Message = av.ApiVersionsResponse(0, [av.ApiVersion(ApiKey.VOTE, 0, newest)])
         else:
-            body = compiler.decode(request_class(request.key), request.version, request.frame, request.body)[0]
+            body = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
             self.net.heard.append((request.client_id, request.version, body.voter_id))
             what = self.net.script.pop(0) if self.net.script else "answer"
             if what != "answer":
                 self.broken = what == "reset"
                 return
             answer = v.VoteResponse(0)
-        for chunk in response_chunks(request.key, request.version, request.correlation_id, answer):
+        for chunk in encode_response(request.key, request.version, request.correlation_id, answer):
             self.answers += chunk
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:

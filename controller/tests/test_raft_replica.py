@@ -35,7 +35,7 @@ def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
     for most in (-1, 0, 1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
         raw = led.store.read(3, most)
-        got = [header.base_offset for _, header in b.iterate(raw)]
+        got = [header.base_offset for _, header in b.iterate_batches(raw)]
         count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
         assert got == list(range(3, 3 + count))
         assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"

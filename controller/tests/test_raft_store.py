@@ -19,7 +19,7 @@ from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettin
 from ottla.controller.records import BatchWriter, messages
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps, timestamp_of
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.messages import metadata_records as m
 from ottla.world.disk import Disk
 from ottla.world.memory_disk import MemoryDisk
@@ -31,7 +31,7 @@ def ids() -> Iterator[bytes]:
     return (bytes([9, *n.to_bytes(15, "big")]) for n in itertools.count(1))
 
 
-def formatted() -> tuple[MemoryDisk, Identity]:
+def formatted() -> tuple[MemoryDisk, MetaProperties]:
     disk = MemoryDisk(random.Random(1), lambda: 0)
     source = ids()
     directory = LogDirectory(disk.session(), "/data")
@@ -44,7 +44,7 @@ def formatted() -> tuple[MemoryDisk, Identity]:
 class Led:
     """A store that its raft machine leads, as the driver does it."""
 
-    def __init__(self, disk: Disk, identity: Identity, now_ms: int = 0, **settings: int) -> None:
+    def __init__(self, disk: Disk, identity: MetaProperties, now_ms: int = 0, **settings: int) -> None:
         self.store = store = MetadataStore(disk, "/data", identity, now_ms, StoreSettings(**settings))
         start = store.snapshot_id.end_offset
         batches = store.committed_batches(start, store.log.log_end_offset)
@@ -113,8 +113,8 @@ def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
 def test_a_quorum_of_others_is_refused() -> None:
     disk, identity = formatted()
     for other in (
-        Identity(identity.cluster_id, 2, identity.directory_id),
-        Identity(identity.cluster_id, 1, bytes([7] * 16)),
+        MetaProperties(identity.cluster_id, 2, identity.directory_id),
+        MetaProperties(identity.cluster_id, 1, bytes([7] * 16)),
     ):
         with pytest.raises(NotOurQuorum):
             MetadataStore(disk.session(), "/data", other, 0).voters(QuorumConfig())
@@ -145,7 +145,7 @@ def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -
     assert again.store.snapshot_id == name
     assert again.offsets == [23, 24, 25]
     assert again.store.log.segments[0].base_offset == 0
-    read = again.store.log.notes
+    read = again.store.log.recovery_notes
     assert not read
 
 

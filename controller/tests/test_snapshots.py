@@ -21,7 +21,7 @@ from ottla.controller.snapshots import (
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.control import decode_control
+from ottla.wire.control import decode_control_record
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
@@ -35,7 +35,7 @@ def records(count: int) -> list[m.ConfigRecord]:
 
 def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
     """(base offset, records, control, leader epoch) of each batch."""
-    return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in b.iterate(raw)]
+    return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in b.iterate_batches(raw)]
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
 def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
     raw = snapshot_bytes(Snapshot([*records(2)], 1, VOTERS, 77), 7, 5)
     controls = [
-        decode_control(record)
-        for pos, header in b.iterate(raw)
+        decode_control_record(record)
+        for pos, header in b.iterate_batches(raw)
         if header.is_control
-        for record in r.iterate(memoryview(raw)[pos : pos + header.size_bytes], header)
+        for record in r.iterate_records(memoryview(raw)[pos : pos + header.size_bytes], header)
     ]
     head = [ctl.SnapshotHeaderRecord(0, 77), ctl.KRaftVersionRecord(0, 1), VOTERS]
     assert controls == [*head, ctl.SnapshotFooterRecord()]
@@ -86,13 +86,13 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
 
 def test_damage_is_told_where_it_is() -> None:
     raw = snapshot_bytes(Snapshot([*records(2)], timestamp_ms=3), 7, 5)
-    second = [pos for pos, _ in b.iterate(raw)][1]
+    second = [pos for pos, _ in b.iterate_batches(raw)][1]
     for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
         disk, path = on_disk(raw)
         disk.files[path].data[at] ^= 1
         with pytest.raises(CorruptFile, match=says):
             read_snapshot(disk.session(), path)
-    last = [pos for pos, _ in b.iterate(raw)][-1]
+    last = [pos for pos, _ in b.iterate_batches(raw)][-1]
     disk, path = on_disk(raw[:last])
     with pytest.raises(CorruptFile, match="no footer"):
         read_snapshot(disk.session(), path)

@@ -13,7 +13,7 @@ from ottla.controller.raft import events
 from ottla.controller.raft.events import ReplicaKey, Send, Vote
 from ottla.controller.raft.peers import Gone, Unspoken
 from ottla.controller.raft.speaking import Speaking
-from ottla.log.directory import Identity
+from ottla.log.directory import MetaProperties
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import vote
 
@@ -39,7 +39,7 @@ def heard() -> list[events.Event]:
 @pytest.fixture
 def speaking(heard: list[events.Event]) -> Speaking:
     env: Any = None
-    identity = Identity("ours", 1, b"1" * 16)
+    identity = MetaProperties("ours", 1, b"1" * 16)
     out = Speaking(env, identity, QuorumConfig("CONTROLLER", ENDS), lambda _: ("h2", 9), lambda *_: None, heard.append)
     line: Any = Line()
     out._peers = line

@@ -17,9 +17,9 @@ from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.records import BatchWriter
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.messages import metadata_records as m
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.world.disk import read_file
 from ottla.world.memory_disk import MemoryDisk
 
@@ -31,22 +31,22 @@ def directory_of(node: int) -> bytes:
     return bytes(15) + bytes([node])
 
 
-def one_of(*voters: int, node: int = ME) -> tuple[MemoryDisk, Identity]:
+def one_of(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProperties]:
     """A node's formatted disk; without voters they are fixed by configuration."""
     disk = MemoryDisk(random.Random(1), lambda: 0)
     rows = tuple(Voter(i, directory_of(i), (Endpoint("C", f"n{i}", 9093),)) for i in voters)
     levels = starting_levels(None, {}, dynamic_quorum=bool(voters))
     directory = LogDirectory(disk.session(), "/data")
     directory.lock()
-    plan = Plan(node, uuid_text(bytes([9]) * 16), levels, rows)
+    plan = Plan(node, uuid_to_string(bytes([9]) * 16), levels, rows)
     format_directories([directory], directory, plan, 0, lambda: directory_of(node))
-    identity = directory.read_identity()
+    identity = directory.read_meta_properties()
     assert identity is not None
     directory.unlock()
     return disk, identity
 
 
-def opened(disk: MemoryDisk, identity: Identity) -> MetadataStore:
+def opened(disk: MemoryDisk, identity: MetaProperties) -> MetadataStore:
     return MetadataStore(disk.session(), "/data", identity, 0)
 
 

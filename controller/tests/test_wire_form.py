@@ -43,7 +43,7 @@ def nameless(key: ReplicaKey) -> ReplicaKey:
 
 
 def through_bytes(message: Message, version: int) -> Message:
-    return compiler.decode_whole(type(message), version, compiler.encode(message, version))
+    return compiler.decode_exact(type(message), version, compiler.encode(message, version))
 
 
 # Version 0 of Vote, Begin and End knows no directories and not whom it is for; Fetch learns both later (R211-R222).

@@ -45,7 +45,7 @@ UPDATE = UpdateVoter(ME, 8, PLACES, 0, 1)
 
 
 def through_bytes(message: Message, version: int) -> Message:
-    return compiler.decode_whole(type(message), version, compiler.encode(message, version))
+    return compiler.decode_exact(type(message), version, compiler.encode(message, version))
 
 
 ASKED = [

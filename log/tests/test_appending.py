@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.log.partition_log import AppendedAsFollower
+from ottla.log.partition_log import FollowerAppendInfo
 from ottla.log.recovery import open_log
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import (
     COMPACTED,
     NOW,
-    a_batch,
-    expected,
-    fill,
-    in_transaction,
-    marker,
+    append_batches,
+    append_committed,
+    expected_values,
+    make_batch,
+    make_marker,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    offsets,
-    opened,
-    put,
-    values,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
 )
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -38,8 +38,8 @@ def leaders(*batches: tuple[int, int, int]) -> bytes:
     """A leader's answer: batches of (base offset, records, epoch)."""
     out = b""
     for base, count, epoch in batches:
-        data = a_batch(base, count)
-        b.stamp(data, 0, base, epoch)
+        data = make_batch(base, count)
+        b.set_offset_and_epoch(data, 0, base, epoch)
         out += bytes(data)
     return out
 
@@ -51,88 +51,88 @@ def test_nothing_is_written_while_the_epoch_cannot_be() -> None:
     memory = memory_disk()
     session = memory.session()
     log = new_log(session)
-    fill(log, 2)
+    append_batches(log, 2)
     session.fault = failing("open", "leader-epoch-checkpoint.tmp")
     for _ in range(2):
         with pytest.raises(OSError, match="short"):
-            log.append_as_leader(a_batch(6), 4, NOW)
-        assert (log.log_end_offset, log.size_bytes) == (6, 2 * len(a_batch(0)))
+            log.append_as_leader(make_batch(6), 4, NOW)
+        assert (log.log_end_offset, log.size_bytes) == (6, 2 * len(make_batch(0)))
     session.fault = None
-    log.append_as_leader(a_batch(6), 4, NOW)
-    assert values(log) == expected(9)
-    assert opened(memory, clean=False).epochs.entries == [(0, 0), (4, 6)]
+    log.append_as_leader(make_batch(6), 4, NOW)
+    assert record_values(log) == expected_values(9)
+    assert reopen_in_new_session(memory, clean=False).epochs.entries == [(0, 0), (4, 6)]
 
 
 def test_who_begins_to_lead_without_its_epoch_in_the_file_writes_nothing_before_it_is() -> None:
     session = memory_disk().session()
     log = new_log(session)
     session.fault = failing("open", "leader-epoch-checkpoint.tmp")
-    log.begin_epoch(3)
-    assert log.epochs.latest() == 3, "who asks is told already"
+    log.assign_epoch_start_offset(3)
+    assert log.epochs.latest_epoch() == 3, "who asks is told already"
     with pytest.raises(OSError, match="short"):
-        log.append_as_leader(a_batch(0), 3, NOW)
+        log.append_as_leader(make_batch(0), 3, NOW)
     assert log.size_bytes == 0
     session.fault = None
-    log.append_as_leader(a_batch(0), 3, NOW)
+    log.append_as_leader(make_batch(0), 3, NOW)
     assert log.epochs.entries == [(3, 0)]
-    assert not log.epochs.unsaved
+    assert not log.epochs.has_unsaved_entries
 
 
 def test_an_abort_marker_is_never_readable_without_its_entry_in_the_transaction_index() -> None:
     memory = memory_disk()
     session = memory.session()
-    log = new_log(session, LogSettings())
-    put(log, in_transaction(1, 0))
+    log = new_log(session, LogConfig())
+    append_committed(log, make_transactional_batch(1, 0))
     session.fault = failing("open", ".txnindex")
     with pytest.raises(OSError, match="short"):
-        put(log, marker(1, 0))
+        append_committed(log, make_marker(1, 0))
     assert log.log_end_offset == 1
     assert log.last_stable_offset == 0, "the transaction is still open"
     assert not log.closed
     session.fault = failing("open", ".log")
     log.flush()
     for _ in range(2):
-        log.park()
+        log.close_idle_files()
     with pytest.raises(OSError, match="short"):
-        put(log, marker(1, 0))
+        append_committed(log, make_marker(1, 0))
     assert not log.closed
-    assert log.aborted_between(0, 2) == []
+    assert log.collect_aborted_txns(0, 2) == []
     session.fault = None
-    put(log, marker(1, 0))
-    assert [tuple(a) for a in log.aborted_between(0, 2)] == [(1, 0, 1, 2)]
-    assert [tuple(a) for a in opened(memory, LogSettings()).aborted_between(0, 2)] == [(1, 0, 1, 2)]
+    append_committed(log, make_marker(1, 0))
+    assert [tuple(a) for a in log.collect_aborted_txns(0, 2)] == [(1, 0, 1, 2)]
+    assert [tuple(a) for a in reopen_in_new_session(memory, LogConfig()).collect_aborted_txns(0, 2)] == [(1, 0, 1, 2)]
 
 
 def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_recovery() -> None:
     memory = memory_disk()
     session = memory.session()
-    log = new_log(session, LogSettings())
-    put(log, in_transaction(1, 0))
+    log = new_log(session, LogConfig())
+    append_committed(log, make_transactional_batch(1, 0))
     session.fault = failing("pwrite", ".log", errno.ENOMEM)
     with pytest.raises(OSError, match="no marker") as caught:
-        put(log, marker(1, 0))
+        append_committed(log, make_marker(1, 0))
     assert not is_passing(caught.value), "else the node would go on with it"
     assert log.closed
     session.fault = None
     session.kill()
-    again = opened(memory, LogSettings())
-    assert again.aborted_between(0, 2) == []
-    put(again, marker(1, 1))
+    again = reopen_in_new_session(memory, LogConfig())
+    assert again.collect_aborted_txns(0, 2) == []
+    append_committed(again, make_marker(1, 1))
     assert again.last_stable_offset == 2
 
 
 def test_a_commit_or_a_marker_of_nothing_leaves_no_entry_and_may_be_tried_again() -> None:
     session = memory_disk().session()
-    log = new_log(session, LogSettings())
-    put(log, in_transaction(1, 0))
+    log = new_log(session, LogConfig())
+    append_committed(log, make_transactional_batch(1, 0))
     for kind, pid in ((1, 1), (0, 2)):
         session.fault = failing("pwrite", ".log", errno.ENOMEM)
         with pytest.raises(OSError, match="short"):
-            put(log, marker(pid, kind))
+            append_committed(log, make_marker(pid, kind))
         session.fault = None
         assert not log.closed
-        put(log, marker(pid, kind))
-    assert log.aborted_between(0, 9) == []
+        append_committed(log, make_marker(pid, kind))
+    assert log.collect_aborted_txns(0, 9) == []
 
 
 def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next_segment() -> None:
@@ -140,19 +140,19 @@ def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next
         memory = memory_disk()
         session = memory.session()
         log = new_log(session)
-        while not log.active.must_roll(NOW, len(a_batch(0)), NOW, 0):
-            fill(log, 1)
+        while not log.active_segment.should_roll(NOW, len(make_batch(0)), NOW, 0):
+            append_batches(log, 1)
         end = log.log_end_offset
         session.fault = failing("open", f"{end:020d}{ending}")
         with pytest.raises(OSError, match="short"):
-            fill(log, 1)
+            append_batches(log, 1)
         session.fault = None
         assert [n for n in session.listdir(log.directory) if n.startswith(f"{end:020d}")] == [f"{end:020d}.snapshot"]
-        assert log.bases == [0]
-        log.update_settings(LogSettings())  # the old segment goes on, behind where the new one would have begun
-        fill(log, 3)
+        assert log.base_offsets == [0]
+        log.update_config(LogConfig())  # the old segment goes on, behind where the new one would have begun
+        append_batches(log, 3)
         session.kill()
-        assert values(opened(memory)) == expected(end + 9)
+        assert record_values(reopen_in_new_session(memory)) == expected_values(end + 9)
 
 
 # ---------------------------------------------------------------- a sync in flight
@@ -163,25 +163,25 @@ def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
     for seed in range(40):
         memory = memory_disk(seed)
         log = new_log(memory.session())
-        fill(log, 4)
-        job = log.begin_sync(log.log_end_offset)
+        append_batches(log, 4)
+        job = log.start_flush(log.log_end_offset)
         job()
-        while len(log.bases) == 1:  # on the loop, while the thread has not come back yet
-            fill(log, 1)
-        assert log.finish_sync(job) == 0, "the indexes of what is sealed now were not among it"
-        assert log.names_made > log.names_synced
+        while len(log.base_offsets) == 1:  # on the loop, while the thread has not come back yet
+            append_batches(log, 1)
+        assert log.complete_flush(job) == 0, "the indexes of what is sealed now were not among it"
+        assert log.directory_changes > log.synced_directory_changes
         log.flush()
         end = log.log_end_offset
         memory.lose_power()
-        assert offsets(opened(memory)) == list(range(end)), seed
+        assert record_offsets(reopen_in_new_session(memory)) == list(range(end)), seed
 
 
 def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_are() -> None:
     """Below the recovery point nothing is read again: a torn time index would be believed."""
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings(index_interval_bytes=0))
+    log = new_log(memory.session(), LogConfig(index_interval_bytes=0))
     for number in range(200):
-        log.append_as_leader(a_batch(number, 1), 0, NOW)
+        log.append_as_leader(make_batch(number, 1), 0, NOW)
     log.flush()
     log.roll(NOW)
     assert log.recovery_point == 0
@@ -190,7 +190,7 @@ def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_a
     for ending in (".index", ".timeindex"):
         inode = memory.files[f"{log.directory}/{0:020d}{ending}"]
         assert inode.durable == inode.data != b""
-    log.append_as_leader(a_batch(200, 1), 0, NOW)
+    log.append_as_leader(make_batch(200, 1), 0, NOW)
     log.flush()
     log.roll(NOW)
     assert log.recovery_point == 200, "what was sealed before stays so"
@@ -198,28 +198,28 @@ def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_a
 
 def test_a_sync_speaks_for_what_was_appended_before_it_began() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 2)
+    append_batches(log, 2)
     assert log.unflushed_records == 6
-    job = log.begin_sync(log.log_end_offset)
+    job = log.start_flush(log.log_end_offset)
     assert log.unflushed_records == 0
-    fill(log, 1)
+    append_batches(log, 1)
     job()
-    assert log.finish_sync(job) == 6
+    assert log.complete_flush(job) == 6
     assert log.unflushed_records == 3
-    log.begin_sync(6)
+    log.start_flush(6)
     assert log.unflushed_records == 3, "it reaches less far than what was appended"
 
 
 def test_a_directory_gone_for_deletion_is_no_failed_sync() -> None:
     session = memory_disk().session()
     log = new_log(session)
-    fill(log, 1)
-    job = log.begin_sync(3)
+    append_batches(log, 1)
+    job = log.start_flush(3)
     session.rename(log.directory, "/data/t-0.x-delete")
     session.fault = lambda what, path: FileNotFoundError(2, "gone", path) if what == "fsync_dir" else None
     with pytest.raises(FileNotFoundError):
         job()
-    log.abandon()
+    log.set_offline()
     job()
 
 
@@ -233,13 +233,13 @@ def test_the_parent_directory_is_synced_once() -> None:
 
     log = new_log(session)
     session.fault = note  # type: ignore[assignment]
-    fill(log, 1)
+    append_batches(log, 1)
     log.flush()
     assert synced == ["/data/t-0", "/data"]
     log.flush()
     assert len(synced) == 2, "nothing changed"
-    while len(log.bases) < 3:
-        fill(log, 1)
+    while len(log.base_offsets) < 3:
+        append_batches(log, 1)
     log.flush()
     assert synced[2:] == ["/data/t-0"]
 
@@ -251,14 +251,14 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     raw = leaders((0, 3, 5), (3, 2, 5), (5, 4, 7))
-    assert log.append_as_follower(raw + leaders((9, 3, 7))[:70], NOW) == AppendedAsFollower(0, 8)
+    assert log.append_as_follower(raw + leaders((9, 3, 7))[:70], NOW) == FollowerAppendInfo(0, 8)
     assert b"".join(bytes(data) for _, data in log.batches()) == raw
     assert log.epochs.entries == [(5, 0), (7, 5)]
     assert (log.high_watermark, log.log_end_offset) == (0, 9)
     assert log.append_as_follower(b"", NOW) is None
     assert log.append_as_follower(raw[:60], NOW) is None
-    assert log.append_as_follower(leaders((9, 1, 7)), NOW) == AppendedAsFollower(9, 9)
-    assert opened(memory).log_end_offset == 10
+    assert log.append_as_follower(leaders((9, 1, 7)), NOW) == FollowerAppendInfo(9, 9)
+    assert reopen_in_new_session(memory).log_end_offset == 10
 
 
 @pytest.mark.parametrize(
@@ -274,39 +274,39 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
 )
 def test_a_follower_refuses_all_of_an_answer_that_does_not_go_on_where_it_ends(raw: bytes, code: ErrorCode) -> None:
     log = new_log(memory_disk().session())
-    fill(log, 1)
+    append_batches(log, 1)
     with pytest.raises(ProtocolError) as caught:
         log.append_as_follower(raw, NOW)
     assert caught.value.code is code
     assert log.log_end_offset == 3
-    assert values(log) == expected(3)
+    assert record_values(log) == expected_values(3)
 
 
-@pytest.mark.parametrize("settings", [LogSettings(segment_bytes=2000), COMPACTED])
-def test_a_follower_takes_a_hole_of_the_leaders_log_along_and_recovery_knows_of_it(settings: LogSettings) -> None:
+@pytest.mark.parametrize("settings", [LogConfig(segment_bytes=2000), COMPACTED])
+def test_a_follower_takes_a_hole_of_the_leaders_log_along_and_recovery_knows_of_it(settings: LogConfig) -> None:
     """``UnifiedLog.appendAsFollower`` takes any first offset from the log end on; compaction leaves holes."""
     memory = memory_disk()
     log = new_log(memory.session(), settings)
     log.append_as_follower(leaders((0, 3, 0), (8, 2, 0)), NOW)
-    assert offsets(log) == [0, 1, 2, 8, 9]
-    assert log.cleaner_point == (0 if settings.compact else 8)
+    assert record_offsets(log) == [0, 1, 2, 8, 9]
+    assert log.cleaner_offset == (0 if settings.compact else 8)
     again = open_log(
-        memory.session(), log.directory, "t", 0, settings, NOW, clean=False, compacted_below=log.cleaner_point
+        memory.session(), log.directory, "t", 0, settings, NOW, clean=False, compacted_below=log.cleaner_offset
     )
-    assert offsets(again) == [0, 1, 2, 8, 9]
+    assert record_offsets(again) == [0, 1, 2, 8, 9]
 
 
 def test_a_follower_learns_producers_and_aborted_transactions() -> None:
-    source = new_log(memory_disk().session(), LogSettings())
-    put(source, in_transaction(1, 0))
-    put(source, marker(1, 0))
-    put(source, in_transaction(1, 1))
+    source = new_log(memory_disk().session(), LogConfig())
+    append_committed(source, make_transactional_batch(1, 0))
+    append_committed(source, make_marker(1, 0))
+    append_committed(source, make_transactional_batch(1, 1))
     raw = b"".join(bytes(data) for _, data in source.batches())
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     log.append_as_follower(raw, NOW)
-    assert log.producers.ongoing == {1: 2}
-    assert log.aborted_between(0, 3) == source.aborted_between(0, 3)
-    again = log.append_as_leader(in_transaction(1, 1), 0, NOW)
+    assert log.producers.ongoing_txns == {1: 2}
+    assert log.collect_aborted_txns(0, 3) == source.collect_aborted_txns(0, 3)
+    again = log.append_as_leader(make_transactional_batch(1, 1), 0, NOW)
     assert again.duplicate
 
 
@@ -323,19 +323,19 @@ def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*,
     far = 2**31 + (0 if empty else 3)
     for _ in range(3):
         log.append_as_follower(leaders((max(far, log.log_end_offset), 3, 1)), NOW)
-    assert log.bases == [0, far]
+    assert log.base_offsets == [0, far]
     log.set_high_watermark(log.log_end_offset)
     log.close()
     for clean in (True, False):
-        again = opened(memory, COMPACTED, clean=clean)
-        assert again.bases == [0, far]
-        assert offsets(again) == [*range(0 if empty else 3), *range(far, far + 9 + 3 * (not clean))]
-        again.append_as_leader(a_batch(0), 2, NOW)
+        again = reopen_in_new_session(memory, COMPACTED, clean=clean)
+        assert again.base_offsets == [0, far]
+        assert record_offsets(again) == [*range(0 if empty else 3), *range(far, far + 9 + 3 * (not clean))]
+        again.append_as_leader(make_batch(0), 2, NOW)
 
 
 def test_the_last_offset_an_index_can_say_begins_no_segment() -> None:
     log = new_log(memory_disk().session(), COMPACTED)
     log.append_as_follower(leaders((2**31 - 3, 3, 0)), NOW)
-    assert (log.bases, log.log_end_offset) == ([0], 2**31)
+    assert (log.base_offsets, log.log_end_offset) == ([0], 2**31)
     log.close()
-    assert log.sealed
+    assert log.closed_cleanly

@@ -10,23 +10,23 @@ import pytest
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.checkup import check, repair
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.log.recovery import create_log, open_log
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, append_batches
 from ottla.world.real_disk import RealDisk
 
-COMPACTED = LogSettings(compact=True)
+COMPACTED = LogConfig(compact=True)
 
 
 def directory(tmp_path: Path) -> str:
     path = str(tmp_path / "data")
     disk = RealDisk()
     disk.makedirs(path)
-    LogDirectory(disk, path).write_identity(Identity("c" * 22, 1, bytes(range(16))), NOW)
+    LogDirectory(disk, path).write_meta_properties(MetaProperties("c" * 22, 1, bytes(range(16))), NOW)
     for number in range(2):
         log = create_log(disk, f"{path}/t-{number}", "t", number, TOPIC_ID, SMALL, NOW)
-        fill(log, 60)
+        append_batches(log, 60)
         log.close()
     return path
 
@@ -45,7 +45,7 @@ def test_a_whole_directory_has_nothing_to_lose(tmp_path: Path) -> None:
         ("t", 0, 0, 180),
         ("t", 1, 0, 180),
     ]
-    assert all((v.cut_bytes, v.removed, v.problem) == (0, [], None) for v in verdicts)
+    assert all((v.truncated_bytes, v.removed_files, v.problem) == (0, [], None) for v in verdicts)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,8 +68,8 @@ def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path:
     log = open_log(RealDisk(), f"{path}/t-1", "t", 1, COMPACTED, NOW, clean=False)
     assert verdict.log_end_offset == log.log_end_offset
     left = {p.name: p.stat().st_size for p in (tmp_path / "data" / "t-1").glob("*.log")}
-    assert verdict.cut_bytes == sum(sizes[n] - left[n] for n in left)
-    assert set(verdict.removed) == {n for n in names if not (tmp_path / "data" / "t-1" / n).exists()}
+    assert verdict.truncated_bytes == sum(sizes[n] - left[n] for n in left)
+    assert set(verdict.removed_files) == {n for n in names if not (tmp_path / "data" / "t-1" / n).exists()}
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
@@ -89,19 +89,19 @@ def damaged(tmp_path: Path) -> tuple[str, Path]:
 def test_a_check_says_why(tmp_path: Path) -> None:
     path, segment = damaged(tmp_path)
     good, bad = check(RealDisk(), path, NOW)
-    assert good.notes == []
-    assert bad.notes[0].startswith(f"{segment}: cut at ")
-    assert "bad CRC at" in bad.notes[0]
-    assert len([n for n in bad.notes if "removed" in n]) == len(list(Path(f"{path}/t-1").glob("*.log"))) - 2
+    assert good.recovery_notes == []
+    assert bad.recovery_notes[0].startswith(f"{segment}: cut at ")
+    assert "bad CRC at" in bad.recovery_notes[0]
+    assert len([n for n in bad.recovery_notes if "removed" in n]) == len(list(Path(f"{path}/t-1").glob("*.log"))) - 2
 
 
 def test_a_repair_does_what_the_check_said_and_leaves_nothing_to_do(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path)
     said = list(check(RealDisk(), path, NOW))
-    assert list(repair(RealDisk(), path, NOW)) == said[1].notes
+    assert list(repair(RealDisk(), path, NOW)) == said[1].recovery_notes
     after = list(check(RealDisk(), path, NOW))
     assert [v.log_end_offset for v in after] == [v.log_end_offset for v in said]
-    assert all((v.cut_bytes, v.notes, v.problem) == (0, [], None) for v in after)
+    assert all((v.truncated_bytes, v.recovery_notes, v.problem) == (0, [], None) for v in after)
     before = digest(path)
     assert list(repair(RealDisk(), path, NOW)) == []
     assert {k: v for k, v in digest(path).items() if k.endswith(".log")} == {

@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 
 from ottla.log import validate as v
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-PACKED = [codec for codec in Codec if codec is not Codec.NONE]
+PACKED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
 MOST = (1 << 31) - 2
 
 
-def claiming(count: int, codec: Codec, data: bytes) -> bytes:
-    header = b.parse_header(r.build([r.NewRecord(None, None, 0)]))
+def claiming(count: int, codec: CompressionType, data: bytes) -> bytes:
+    header = b.parse_header(r.build_batch([r.NewRecord(None, None, 0)]))
     said = header._replace(attributes=int(codec), last_offset_delta=count - 1, records_count=count)
-    return b.pack_header(said, data)
+    return b.pack_batch(said, data)
 
 
 def code_of(raw: bytes) -> ErrorCode:
     try:
-        v.check_client_batch(bytearray(raw), v.parse_single(raw), LogSettings(max_message_bytes=1 << 30), "t-0")
+        v.check_client_batch(bytearray(raw), v.parse_single_batch(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
     except ProtocolError as error:
         return error.code
     return ErrorCode.NONE
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: Codec) -> None:
+def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: CompressionType) -> None:
     """Kafka, which goes through all records, says the same: INVALID_RECORD."""
     few = compress(codec, b"x" * 70)
     assert code_of(claiming(10, codec, few)) is ErrorCode.NONE
@@ -38,9 +38,9 @@ def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: C
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: Codec) -> None:
+def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: CompressionType) -> None:
     """The smallest records there are, and data that packs better than any records do."""
     count = 300_000
-    assert code_of(r.build([r.NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
+    assert code_of(r.build_batch([r.NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
     size_bytes = 20_000_000
     assert code_of(claiming(size_bytes // 7, codec, compress(codec, bytes(size_bytes)))) is ErrorCode.NONE

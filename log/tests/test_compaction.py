@@ -11,21 +11,21 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ottla.log import compaction as cp
-from ottla.log.cleanable import Cleanable, cleanable, dirtiest
-from ottla.log.cleanable import plan_of as planned
-from ottla.log.exchange import exchange
+from ottla.log.cleanable import LogToClean, find_log_to_clean, select_dirtiest_log
+from ottla.log.cleanable import plan_compaction as planned
+from ottla.log.exchange import swap_segments
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, UNASKED, memory_disk, new_log, reopened
-from ottla.log.validate import Origin
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, UNVERIFIED_TXN, memory_disk, new_log, reopen_log
+from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
 KEEP_MS = 10_000
-SETTINGS = LogSettings(
+SETTINGS = LogConfig(
     segment_bytes=3000, index_interval_bytes=200, compact=True, delete=False, delete_retention_ms=KEEP_MS
 )
 HISTORIES = int(os.environ.get("OTTLA_HISTORIES", "150"))
@@ -34,38 +34,38 @@ Seen = dict[int, tuple[bytes | None, bytes | None]]
 
 
 def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], now: int = NOW, **more: int) -> int:
-    codec = Codec(more.pop("codec", 0))
+    codec = CompressionType(more.pop("codec", 0))
     records = [r.NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
     return log.append_as_leader(
-        bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR, txn=UNASKED
+        bytearray(r.build_batch(records, codec=codec, **more)), 0, now, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN
     ).first_offset
 
 
 def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
     """End a producer's transaction: 0 aborts, 1 commits."""
     record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
-    raw = r.build([record], attributes=b.CONTROL_BIT | b.TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
-    log.append_as_leader(bytearray(raw), 0, now, Origin.COORDINATOR)
+    raw = r.build_batch([record], attributes=b.CONTROL_BIT | b.TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
+    log.append_as_leader(bytearray(raw), 0, now, AppendOrigin.COORDINATOR)
 
 
-def the_dirtiest(logs: list[PartitionLog], now_ms: int) -> Cleanable | None:
-    return dirtiest(c for log in logs if (c := cleanable(log, now_ms)) is not None)
+def the_dirtiest(logs: list[PartitionLog], now_ms: int) -> LogToClean | None:
+    return select_dirtiest_log(c for log in logs if (c := find_log_to_clean(log, now_ms)) is not None)
 
 
-def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Plan | None:
+def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.CompactionPlan | None:
     log.set_high_watermark(log.log_end_offset)
-    found = cleanable(log, now)
+    found = find_log_to_clean(log, now)
     return None if found is None else planned(found, now, map_bytes)
 
 
-def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[cp.Stats]:
+def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[cp.CleanerStats]:
     """Pass after pass until all is clean."""
     passes = []
     while (plan := plan_of(log, now, map_bytes)) is not None:
-        outcome = cp.run(disk, plan)
-        assert exchange(log, outcome.cleaned, NOW)
-        assert outcome.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
-        log.note_compacted(outcome.end)
+        outcome = cp.run_compaction(disk, plan)
+        assert swap_segments(log, outcome.cleaned, NOW)
+        assert outcome.end > log.cleaner_offset or plan.first_dirty_offset == log.log_start_offset
+        log.raise_cleaner_offset(outcome.end)
         passes.append(outcome.stats)
     return passes
 
@@ -73,7 +73,7 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
 def data(log: PartitionLog) -> Seen:
     """What a read_committed reader finds, by offset."""
     out: Seen = {}
-    aborted = log.aborted_between(log.log_start_offset, log.log_end_offset)
+    aborted = log.collect_aborted_txns(log.log_start_offset, log.log_end_offset)
     for header, raw in log.batches(log.log_start_offset):
         assert b.crc_matches(raw, header)
         if header.is_control:
@@ -82,7 +82,7 @@ def data(log: PartitionLog) -> Seen:
             a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
             for a in aborted
         )
-        for record in r.iterate(raw, header):
+        for record in r.iterate_records(raw, header):
             assert record.headers == (("h", b"x"),)
             if not (header.is_transactional and gone):
                 out[record.offset] = (record.key, record.value)
@@ -101,7 +101,7 @@ def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> 
     before = data(log)
     (*_, stats) = compact(disk, log)
     after = data(log)
-    active = log.active.base_offset
+    active = log.active_segment.base_offset
     assert stats.keys == 7
     assert {o: v for o, v in after.items() if o >= active} == {o: v for o, v in before.items() if o >= active}
     assert all(before[o] == v for o, v in after.items())
@@ -122,7 +122,7 @@ def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanis
     header, raw = next(log.batches(0))
     assert (header.base_offset, header.last_offset_delta, header.records_count) == (0, 2, 1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
-    assert [x.offset for x in r.iterate(raw, header)] == [1]
+    assert [x.offset for x in r.iterate_records(raw, header)] == [1]
 
 
 def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
@@ -137,7 +137,7 @@ def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() 
     assert stamped.attributes & b.DELETE_HORIZON_BIT
     assert stamped.base_timestamp == NOW + KEEP_MS
     assert data(log) == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1"), 4: (b"z", b"9")}
-    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in r.iterate(raw, h)}
+    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in r.iterate_records(raw, h)}
     assert set(times.values()) == {NOW}, "deltas count from the stamp"
     for later, there in ((KEEP_MS - 1, True), (KEEP_MS + 1, False)):
         log.roll(NOW)
@@ -205,8 +205,8 @@ def test_the_active_segment_and_what_is_not_stable_are_left_alone() -> None:
     append(log, [(b"a", b"3")])
     plan = plan_of(log, NOW)
     assert plan is not None
-    assert plan.end == 1
-    log.settings = replace(SETTINGS, min_compaction_lag_ms=100)
+    assert plan.first_uncleanable_offset == 1
+    log.config = replace(SETTINGS, min_compaction_lag_ms=100)
     assert plan_of(log, NOW + 50) is None
     assert plan_of(log, NOW + 150) is not None
 
@@ -224,7 +224,7 @@ def test_the_dirtiest_log_comes_first_and_the_ratio_must_be_reached() -> None:
     append(log, [(b"k", b"v")])
     log.set_high_watermark(log.log_end_offset)
     assert the_dirtiest([log], NOW) is None
-    log.settings = replace(log.settings, max_compaction_lag_ms=1000)
+    log.config = replace(log.config, max_compaction_lag_ms=1000)
     assert the_dirtiest([log], NOW + 5000) is not None, "too long is too long"
 
 
@@ -250,7 +250,7 @@ def test_long_keys_are_told_apart_by_their_digest() -> None:
 
 
 @dataclass
-class History:
+class CompactionHistory:
     """A random life of a compacted log, and what a reader may find."""
 
     seed: int
@@ -266,7 +266,7 @@ class History:
             (b"key-%d" % chance.randrange(12), None if chance.random() < 0.15 else b"v%d" % chance.randrange(10**6))
             for _ in range(chance.randint(1, 6))
         ]
-        codec = chance.choice(list(Codec))
+        codec = chance.choice(list(CompressionType))
         if kind < 0.6:
             append(log, items, now, codec=codec)
             return
@@ -274,11 +274,11 @@ class History:
         known = log.producers.producers.get(pid)
         sequence = 0 if known is None else (known.last_sequence + 1)
         more = {"producer_id": pid, "producer_epoch": 0, "base_sequence": sequence, "codec": codec}
-        if kind < 0.75 and pid not in log.producers.ongoing:
+        if kind < 0.75 and pid not in log.producers.ongoing_txns:
             append(log, items, now, **more)
         elif kind < 0.9:
             append(log, items, now, attributes=b.TRANSACTIONAL_BIT, **more)
-        elif pid in log.producers.ongoing:
+        elif pid in log.producers.ongoing_txns:
             mark(log, pid, chance.randrange(2), now)
 
 
@@ -290,7 +290,7 @@ def test_random_histories_keep_what_the_model_keeps(part: int) -> None:
 
 def one_history(seed: int) -> None:
     """Write, compact, crash, go on: the last committed value of every key is always there, at its offset."""
-    history = History(seed)
+    history = CompactionHistory(seed)
     chance = history.chance
     memory: MemoryDisk = memory_disk(seed)
     disk = memory.session()
@@ -311,11 +311,11 @@ def one_history(seed: int) -> None:
             with contextlib.suppress(Killed):
                 compact(disk, log, now, chance.choice([1 << 20, ENTRY_BYTES * 4]))
             if crash:
-                end, point = log.log_end_offset, log.cleaner_point
+                end, point = log.log_end_offset, log.cleaner_offset
                 disk.kill()
                 disk = memory.session()
-                log = reopened(disk, SETTINGS, point=log.recovery_point)
-                log.note_compacted(min(point, log.log_end_offset))
+                log = reopen_log(disk, SETTINGS, point=log.recovery_point)
+                log.raise_cleaner_offset(min(point, log.log_end_offset))
                 assert log.log_end_offset == end, seed
                 log.set_high_watermark(end)
             check(log, before, model, now, seed)

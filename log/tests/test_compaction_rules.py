@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from ottla.log import compaction as cp
-from ottla.log.cleanable import cleanable, plan_of
-from ottla.log.exchange import exchange
+from ottla.log.cleanable import find_log_to_clean, plan_compaction
+from ottla.log.exchange import swap_segments
 from ottla.log.index import AbortedTxn
 from ottla.log.offset_map import OffsetMap
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.log.settings import FOREVER_MS, LogSettings
+from ottla.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from ottla.log.settings import FOREVER_MS, LogConfig
 from ottla.log.tests.test_compaction import the_dirtiest
-from ottla.log.tests.world import NOW, in_transaction, marker, memory_disk, new_log, put
+from ottla.log.tests.world import NOW, append_committed, make_marker, make_transactional_batch, memory_disk, new_log
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
 
-SETTINGS = LogSettings(compact=True, delete=False, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.5)
+SETTINGS = LogConfig(compact=True, delete=False, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.5)
 MAP_BYTES = 1 << 20
 
 
@@ -32,17 +32,17 @@ def segments(log: PartitionLog, count: int, size: int = 1) -> None:
     """Sealed segments of ``size`` one-record batches each, and an empty one that is active."""
     for number in range(count):
         for _ in range(size):
-            put(log, bytearray(r.build([record(b"k", b"v%d" % number)])))
+            append_committed(log, bytearray(r.build_batch([record(b"k", b"v%d" % number)])))
         log.roll(NOW)
 
 
-def one_pass(log: PartitionLog, now: int = NOW) -> cp.Stats:
+def one_pass(log: PartitionLog, now: int = NOW) -> cp.CleanerStats:
     log.set_high_watermark(log.log_end_offset)
-    found = cleanable(log, now)
+    found = find_log_to_clean(log, now)
     assert found is not None
-    outcome = cp.run(log.disk, plan_of(found, now, MAP_BYTES))
-    assert exchange(log, outcome.cleaned, now)
-    log.note_compacted(outcome.end)
+    outcome = cp.run_compaction(log.disk, plan_compaction(found, now, MAP_BYTES))
+    assert swap_segments(log, outcome.cleaned, now)
+    log.raise_cleaner_offset(outcome.end)
     return outcome.stats
 
 
@@ -78,31 +78,33 @@ def test_what_could_be_compacted(
     log = new_log(memory_disk().session(), SETTINGS)
     for _ in range(4):
         for _ in range(2):
-            log.append_as_leader(bytearray(r.build([record(b"k", b"v")])), 0, NOW)
+            log.append_as_leader(bytearray(r.build_batch([record(b"k", b"v")])), 0, NOW)
         log.roll(NOW)
     log.set_high_watermark(high_watermark)
-    log.note_compacted(clean_up_to)
-    log.raise_start(start)
-    seen = cleanable(log, NOW)
-    assert (None if seen is None else (seen.first_dirty, seen.end, seen.ratio)) == found
+    log.raise_cleaner_offset(clean_up_to)
+    log.maybe_increment_log_start_offset(start)
+    seen = find_log_to_clean(log, NOW)
+    assert (
+        None if seen is None else (seen.first_dirty_offset, seen.first_uncleanable_offset, seen.cleanable_ratio)
+    ) == found
 
 
 def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_left_alone() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    put(log, bytearray(r.build([record(b"k", b"v")])))
-    assert cleanable(log, NOW) is None, "only what is not written to any more"
+    append_committed(log, bytearray(r.build_batch([record(b"k", b"v")])))
+    assert find_log_to_clean(log, NOW) is None, "only what is not written to any more"
     log.roll(NOW)
-    assert cleanable(log, NOW) is not None
-    put(log, in_transaction(1, 0))
+    assert find_log_to_clean(log, NOW) is not None
+    append_committed(log, make_transactional_batch(1, 0))
     log.roll(NOW)
-    found = cleanable(log, NOW)
+    found = find_log_to_clean(log, NOW)
     assert found is not None
-    assert found.end == 1
-    log.update_settings(replace(SETTINGS, compact=False))
-    assert cleanable(log, NOW) is None
-    log.update_settings(SETTINGS)
-    log.abandon()
-    assert cleanable(log, NOW) is None
+    assert found.first_uncleanable_offset == 1
+    log.update_config(replace(SETTINGS, compact=False))
+    assert find_log_to_clean(log, NOW) is None
+    log.update_config(SETTINGS)
+    log.set_offline()
+    assert find_log_to_clean(log, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -123,24 +125,24 @@ def test_lags_of_compaction(min_lag: int, max_lag: int, now: int, found: tuple[i
     """``LogCleanerManager.cleanableOffsets`` and ``maxCompactionDelay`` (KIP-354)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for at in (0, 100, 200):
-        put(log, bytearray(r.build([record(b"k", b"v", NOW + at)])))
+        append_committed(log, bytearray(r.build_batch([record(b"k", b"v", NOW + at)])))
         log.roll(NOW)
-    log.update_settings(replace(SETTINGS, min_compaction_lag_ms=min_lag, max_compaction_lag_ms=max_lag))
-    seen = cleanable(log, now)
-    assert (None if seen is None else (seen.end, seen.overdue)) == found
+    log.update_config(replace(SETTINGS, min_compaction_lag_ms=min_lag, max_compaction_lag_ms=max_lag))
+    seen = find_log_to_clean(log, now)
+    assert (None if seen is None else (seen.first_uncleanable_offset, seen.needs_compaction_now)) == found
 
 
 def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
     half, most, late = (new_log(memory_disk().session(), SETTINGS) for _ in range(3))
     for log, clean in ((half, 2), (most, 1), (late, 3)):
         segments(log, 4)
-        log.note_compacted(clean)
+        log.raise_cleaner_offset(clean)
     found = the_dirtiest([half, most, late], NOW)
     assert found is not None
     assert found.log is most
-    most.abandon()
+    most.set_offline()
     assert the_dirtiest([half, most, late], NOW) is None, "a ratio of one half is not above one half"
-    late.update_settings(replace(SETTINGS, max_compaction_lag_ms=10))
+    late.update_config(replace(SETTINGS, max_compaction_lag_ms=10))
     found = the_dirtiest([half, late], NOW + 11)
     assert found is not None
     assert found.log is late
@@ -169,10 +171,10 @@ def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
 )
 def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, groups: list[list[int]]) -> None:
     """``Cleaner.groupSegmentsBySize``."""
-    found = [Segment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
+    found = [LogSegment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
     for segment, size in zip(found, sizes, strict=True):
         segment.size_bytes = size
-    made = cp.groups(found, replace(SETTINGS, segment_bytes=limit), next_base)
+    made = cp.group_segments_by_size(found, replace(SETTINGS, segment_bytes=limit), next_base)
     assert [[s.base_offset for s in group] for group in made] == groups
 
 
@@ -181,7 +183,7 @@ def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, 
 
 def header(pid: int, offset: int, *, transactional: bool = True) -> b.BatchHeader:
     attributes = b.TRANSACTIONAL_BIT if transactional else 0
-    raw = r.build([record(b"k", b"v")], attributes=attributes, producer_id=pid, producer_epoch=0, base_sequence=0)
+    raw = r.build_batch([record(b"k", b"v")], attributes=attributes, producer_id=pid, producer_epoch=0, base_sequence=0)
     return b.parse_header(raw)._replace(base_offset=offset)
 
 
@@ -203,39 +205,39 @@ ABORTED = AbortedTxn(1, 5, 9, 9)
     ],
 )
 def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], kept: list[AbortedTxn]) -> None:
-    transactions = cp.Transactions([ABORTED])
+    transactions = cp.CleanedTransactionMetadata([ABORTED])
     found = []
     for step in story:
         what, pid, offset = step[0], int(step[1]), int(step[3:])
         if what in "dn":
-            found.append(transactions.data(header(pid, offset, transactional=what == "d")))
+            found.append(transactions.on_batch_read(header(pid, offset, transactional=what == "d")))
         else:
-            found.append(transactions.marker(header(pid, offset), {"a": 0, "c": 1, "o": 5}[what]))
+            found.append(transactions.on_control_batch_read(header(pid, offset), {"a": 0, "c": 1, "o": 5}[what]))
     assert found == told
-    assert transactions.kept == kept
+    assert transactions.retained_txns == kept
 
 
 def test_what_a_marker_says_is_told_from_its_key() -> None:
     for kind in (0, 1, 3):
-        raw = marker(1, kind)
-        assert cp.marker_kind(b.parse_header(raw), raw) == kind
+        raw = make_marker(1, kind)
+        assert cp.control_batch_type(b.parse_header(raw), raw) == kind
     for key in (None, b"\0\0\0"):
-        raw = bytearray(r.build([record(key, b"\0" * 6)], attributes=b.CONTROL_BIT))
-        assert cp.marker_kind(b.parse_header(raw), raw) == -1
-    short = bytearray(r.build([record(b"\0\0\0\1", b"")], attributes=b.CONTROL_BIT))
-    assert cp.marker_kind(b.parse_header(short), short) == 1
+        raw = bytearray(r.build_batch([record(key, b"\0" * 6)], attributes=b.CONTROL_BIT))
+        assert cp.control_batch_type(b.parse_header(raw), raw) == -1
+    short = bytearray(r.build_batch([record(b"\0\0\0\1", b"")], attributes=b.CONTROL_BIT))
+    assert cp.control_batch_type(b.parse_header(short), short) == 1
 
 
 def test_a_committed_marker_goes_a_while_after_its_records() -> None:
     """It is stamped when nothing of its transaction is left, and goes when that time has come."""
     log = new_log(memory_disk().session(), SETTINGS)
-    put(log, in_transaction(1, 0))
-    put(log, marker(1, 1))
-    put(log, in_transaction(1, 1))
-    put(log, marker(1, 1))
+    append_committed(log, make_transactional_batch(1, 0))
+    append_committed(log, make_marker(1, 1))
+    append_committed(log, make_transactional_batch(1, 1))
+    append_committed(log, make_marker(1, 1))
     segments(log, 1)
     for _ in range(2):
-        put(log, bytearray(r.build([record(b"k0", b"new"), record(b"k1", b"new")])))
+        append_committed(log, bytearray(r.build_batch([record(b"k0", b"new"), record(b"k1", b"new")])))
         log.roll(NOW)
     one_pass(log)
     assert left(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], "the last data batch of the producer stays though empty"
@@ -257,8 +259,8 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
 
 def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    put(log, bytearray(r.build([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
-    put(log, bytearray(r.build([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
+    append_committed(log, bytearray(r.build_batch([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
     log.roll(NOW)
     stats = one_pass(log)
     assert (stats.records_read, stats.records_kept, stats.keys) == (4, 3, 3)
@@ -270,15 +272,15 @@ def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
         one_pass(log, now)
         found = list(log.batches())[1]
         assert found[0].records_count == count
-        assert [x.timestamp_ms for x in r.iterate(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
+        assert [x.timestamp_ms for x in r.iterate_records(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
         assert (found[0].base_timestamp, found[0].max_timestamp) == (NOW + 1000, NOW + 30)
         assert found[0].attributes & b.DELETE_HORIZON_BIT
 
 
 def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    put(log, bytearray(r.build([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
-    put(log, bytearray(r.build([record(b"b", b"3", NOW + 20)])))
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
+    append_committed(log, bytearray(r.build_batch([record(b"b", b"3", NOW + 20)])))
     log.roll(NOW)
     one_pass(log)
     assert [(h.base_offset, h.last_offset, h.max_timestamp) for h, _ in log.batches()] == [
@@ -289,7 +291,7 @@ def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
 
 def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    put(log, bytearray(r.build([record(b"a", b"1"), record(b"b", b"2")])))
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"b", b"2")])))
     log.roll(NOW)
     before = [bytes(raw) for _, raw in log.batches()]
     one_pass(log)
@@ -299,10 +301,10 @@ def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
 def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 1, 2)
-    put(log, bytearray(r.build([record(b"k", None)])))
+    append_committed(log, bytearray(r.build_batch([record(b"k", None)])))
     log.roll(NOW)
     one_pass(log)
-    log.update_settings(replace(SETTINGS, min_compaction_lag_ms=0))
+    log.update_config(replace(SETTINGS, min_compaction_lag_ms=0))
     assert left(log) == [(2, 1)]
     segments(log, 1)
     one_pass(log, NOW + 1001)
@@ -314,19 +316,19 @@ def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
     """A map that is full ends the pass before the record it has no room for (``Cleaner.buildOffsetMap``)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
-        put(log, bytearray(r.build([record(key, b"v")])))
+        append_committed(log, bytearray(r.build_batch([record(key, b"v")])))
     log.roll(NOW)
-    found = cleanable(log, NOW)
+    found = find_log_to_clean(log, NOW)
     assert found is not None
-    plan = plan_of(found, NOW, 0)
-    sources = [Segment.load(log.disk, plan.directory, base, plan.settings) for base in plan.bases]
+    plan = plan_compaction(found, NOW, 0)
+    sources = [LogSegment.load(log.disk, plan.directory, base, plan.config) for base in plan.base_offsets]
     import ottla.log.compaction as module
 
     class Small(OffsetMap):
         def __init__(self, _: int) -> None:
             super().__init__(MAP_BYTES)
 
-        def has_room_for(self, count: int) -> bool:
+        def has_capacity_for(self, count: int) -> bool:
             return False
 
         def put(self, key: bytes, offset: int) -> bool:
@@ -337,7 +339,7 @@ def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
 
     real, module.OffsetMap = module.OffsetMap, Small  # type: ignore[misc]
     try:
-        made = cp.build_map(plan, sources, cp.Stats())
+        made = cp.build_offset_map(plan, sources, cp.CleanerStats())
     finally:
         module.OffsetMap = real  # type: ignore[misc]
     assert made.latest_offset == end - 1
@@ -347,22 +349,22 @@ def test_old_message_formats_are_not_compacted() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 1)
     log.segments[0].file.pwrite(b"\x01", 16)
-    found = cleanable(log, NOW)
+    found = find_log_to_clean(log, NOW)
     assert found is not None
     with pytest.raises(WireError):
-        cp.run(log.disk, plan_of(found, NOW, MAP_BYTES))
+        cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
 
 
 def test_a_pass_leaves_no_file_open_and_discard_takes_what_never_counted() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 3)
-    found = cleanable(log, NOW)
+    found = find_log_to_clean(log, NOW)
     assert found is not None
-    cp.run(log.disk, plan_of(found, NOW, MAP_BYTES))
-    names = [n for n in log.disk.listdir(log.directory) if n.endswith(cp.CLEANED)]
+    cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
+    names = [n for n in log.disk.listdir(log.directory) if n.endswith(cp.CLEANED_FILE_SUFFIX)]
     assert names
     log.disk.open(f"{log.directory}/{0:020d}.log.swap", create=True)
-    cp.discard(log.disk, log.directory)
-    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((cp.CLEANED, ".swap"))]
+    cp.delete_unfinished_files(log.disk, log.directory)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((cp.CLEANED_FILE_SUFFIX, ".swap"))]
     assert len(log.disk.listdir(log.directory)) > 3
-    cp.discard(log.disk, "/data/not-there")
+    cp.delete_unfinished_files(log.disk, "/data/not-there")

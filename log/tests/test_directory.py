@@ -8,10 +8,10 @@ import errno
 import pytest
 
 from ottla.log import checkpoints as c
-from ottla.log.directory import DirectoryInUse, LogDirectory
+from ottla.log.directory import LogDirectory, LogDirectoryInUse
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, fill, memory_disk, offsets
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, append_batches, memory_disk, record_offsets
 from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
 OTHER_ID = bytes(range(16, 32))
@@ -20,18 +20,18 @@ OTHER_ID = bytes(range(16, 32))
 def begun(disk: Session) -> LogDirectory:
     directory = LogDirectory(disk, "/data")
     directory.lock()
-    directory.begin()
+    directory.load_checkpoints()
     return directory
 
 
 def with_logs(memory: MemoryDisk, partitions: int = 3, batches: int = 20) -> LogDirectory:
     directory = begun(memory.session())
     for number in range(partitions):
-        fill(directory.create_partition("t", number, TOPIC_ID, SMALL, NOW), batches)
+        append_batches(directory.create_partition("t", number, TOPIC_ID, SMALL, NOW), batches)
     return directory
 
 
-def opened_again(memory: MemoryDisk, settings: LogSettings = SMALL) -> tuple[LogDirectory, list[PartitionLog]]:
+def opened_again(memory: MemoryDisk, settings: LogConfig = SMALL) -> tuple[LogDirectory, list[PartitionLog]]:
     memory.locks.clear()  # the other one is gone
     directory = begun(memory.session())
     return directory, [directory.open_partition(t, p, settings, NOW) for t, p in sorted(directory.partition_dirs())]
@@ -58,15 +58,15 @@ def saying(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
 def test_threads_that_share_the_logs_of_a_stop_close_each_of_them_once() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 7)
-    directory.sync_names()
+    directory.sync_new_partition_directories()
     for first in range(3):
         directory.close_logs(first, 3)
-    assert all(log.sealed for log in directory.logs.values())
+    assert all(log.closed_cleanly for log in directory.logs.values())
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert [path for path in synced if "/t-" in path] == []
     again, logs = opened_again(memory)
-    assert again.was_clean
+    assert again.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [60] * 7
 
 
@@ -75,23 +75,23 @@ def test_a_log_that_fails_in_a_shared_stop_is_not_tried_again_and_takes_the_mark
     directory = with_logs(memory, 4)
     session = directory.disk
     assert isinstance(session, Session)
-    directory.sync_names()
+    directory.sync_new_partition_directories()
     session.fault = lambda what, path: OSError(errno.EIO, "bad") if what == "fsync" and "/t-1/" in path else None
     for first in range(2):
         directory.close_logs(first, 2)
-    assert [directory.logs["t", p].sealed for p in range(4)] == [True, False, True, False]
+    assert [directory.logs["t", p].closed_cleanly for p in range(4)] == [True, False, True, False]
     session.fault = None
     with pytest.raises(OSError, match="t-1"):
         directory.close(2)
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean
+    assert not opened_again(memory)[0].was_clean_shutdown
 
 
 def test_a_clean_stop_of_logs_nobody_wrote_to_syncs_nothing_of_them() -> None:
     memory = memory_disk()
     with_logs(memory, 10).close(1)
     directory, _ = opened_again(memory)
-    assert directory.was_clean
+    assert directory.was_clean_shutdown
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert [path for path in synced if "/t-" in path] == []
@@ -102,14 +102,14 @@ def test_a_clean_stop_syncs_once_what_was_written() -> None:
     memory = memory_disk()
     with_logs(memory, 3).close(1)
     directory, logs = opened_again(memory)
-    fill(logs[1], 1)
+    append_batches(logs[1], 1)
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert {path.split("/")[2] for path in synced if "/t-" in path} == {"t-1"}
     assert {"/data/t-1/" + f"{63:020d}.snapshot", "/data/t-1/leader-epoch-checkpoint"} <= {*memory.durable_files}
     memory.lose_power()
     directory, logs = opened_again(memory)
-    assert directory.was_clean
+    assert directory.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [60, 63, 60]
 
 
@@ -139,27 +139,27 @@ def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
         memory.lose_power()
         finished += done
         again, logs = opened_again(memory)
-        assert again.was_clean or not done
+        assert again.was_clean_shutdown or not done
         for log in logs:
-            assert offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
-            assert (log.log_start_offset, log.log_end_offset) == (0, 60) or not again.was_clean
+            assert record_offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
+            assert (log.log_start_offset, log.log_end_offset) == (0, 60) or not again.was_clean_shutdown
     assert 0 < finished < 67, "some stops ended before the fault came"
 
 
 def test_a_log_out_of_service_takes_the_mark_with_it() -> None:
     memory = memory_disk()
     directory = with_logs(memory)
-    directory.logs["t", 1].abandon()
+    directory.logs["t", 1].set_offline()
     with pytest.raises(OSError, match="t-1"):
         directory.close(1)
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean
+    assert not opened_again(memory)[0].was_clean_shutdown
 
 
 def test_a_second_node_does_not_get_in() -> None:
     memory = memory_disk()
     first = begun(memory.session())
-    with pytest.raises(DirectoryInUse, match="/data"):
+    with pytest.raises(LogDirectoryInUse, match="/data"):
         LogDirectory(memory.session(), "/data").lock()
     first.unlock()
     first.unlock()
@@ -174,46 +174,50 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     directory = with_logs(memory)
     first, second, third = directory.logs.values()
     first.flush()
-    first.raise_start(30)
-    second.raise_start(second.bases[1])
-    second.drop_below_start(NOW)
-    third.note_compacted(12)
+    first.maybe_increment_log_start_offset(30)
+    second.maybe_increment_log_start_offset(second.base_offsets[1])
+    second.delete_segments_below_start(NOW)
+    third.raise_cleaner_offset(12)
     directory.write_checkpoints()
-    assert saying(memory, c.RECOVERY_POINTS) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
-    assert saying(memory, c.LOG_STARTS) == {("t", 0): 30}, "where the first segment says it there is no need"
-    assert saying(memory, c.HIGH_WATERMARKS) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
-    assert saying(memory, c.CLEANER_OFFSETS) == {("t", 2): 12}
+    assert saying(memory, c.RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
+    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
+        "where the first segment says it there is no need"
+    )
+    assert saying(memory, c.REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
+    assert saying(memory, c.CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
     directory.unlock()
     _, logs = opened_again(memory)
     assert [log.log_start_offset for log in logs] == [30, second.log_start_offset, 0]
     assert [log.recovery_point for log in logs] == [60, 0, 0]
     assert [log.high_watermark for log in logs] == [60, 60, 60]
-    assert [log.cleaner_point for log in logs] == [30, second.log_start_offset, 12]
+    assert [log.cleaner_offset for log in logs] == [30, second.log_start_offset, 12]
 
 
 def test_a_cleaner_point_outside_the_log_is_not_believed() -> None:
     for point, believed in ((59, 59), (60, 60), (61, 0), (5, 5)):
         memory = memory_disk()
         directory = with_logs(memory, 1)
-        c.write_offsets(memory.session(), f"/data/{c.CLEANER_OFFSETS}", {("t", 0): point})
+        c.write_offsets(memory.session(), f"/data/{c.CLEANER_OFFSET_CHECKPOINT}", {("t", 0): point})
         directory.unlock()
-        assert opened_again(memory, COMPACTED)[1][0].cleaner_point == believed
+        assert opened_again(memory, COMPACTED)[1][0].cleaner_offset == believed
 
 
 def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None:
     memory = memory_disk()
     directory = with_logs(memory)
     first, second, third = directory.logs.values()
-    first.raise_start(10)
+    first.maybe_increment_log_start_offset(10)
     directory.write_checkpoints()
-    second.raise_start(20)
-    third.raise_start(5)
+    second.maybe_increment_log_start_offset(20)
+    third.maybe_increment_log_start_offset(5)
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
-    directory.note_starts([second])
-    assert set(written) == {f"/data/{c.LOG_STARTS}.tmp", f"/data/{c.LOG_STARTS}"}, "the former is kept"
-    assert saying(memory, c.LOG_STARTS) == {("t", 0): 10, ("t", 1): 20}
-    directory.note_starts([third])
-    assert saying(memory, c.LOG_STARTS) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
+    directory.write_log_start_offsets([second])
+    assert set(written) == {f"/data/{c.LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{c.LOG_START_OFFSET_CHECKPOINT}"}, (
+        "the former is kept"
+    )
+    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
+    directory.write_log_start_offsets([third])
+    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
 
 
 def test_log_starts_the_disk_has_stay_where_a_newer_one_is_torn() -> None:
@@ -222,12 +226,12 @@ def test_log_starts_the_disk_has_stay_where_a_newer_one_is_torn() -> None:
         memory = memory_disk(seed)
         directory = with_logs(memory)
         first, second, _ = directory.logs.values()
-        first.raise_start(10)
+        first.maybe_increment_log_start_offset(10)
         directory.write_checkpoints()
-        second.raise_start(20)
-        directory.note_starts([second])
+        second.maybe_increment_log_start_offset(20)
+        directory.write_log_start_offsets([second])
         memory.lose_power()
-        assert opened_again(memory)[0].starts.said["t", 0] == 10
+        assert opened_again(memory)[0].log_start_checkpoint.offsets["t", 0] == 10
 
 
 @pytest.mark.parametrize("noted", ["whole", "starts"])
@@ -238,21 +242,21 @@ def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: s
         directory = with_logs(memory, 2)
         old = directory.logs["t", 0]
         old.flush()
-        old.raise_start(50)
+        old.maybe_increment_log_start_offset(50)
         if noted == "whole":
             directory.write_checkpoints(sync=seed % 2 == 0)
         else:
-            directory.note_starts([old])
+            directory.write_log_start_offsets([old])
         directory.rename_for_deletion("t", 0, "x")
         if seed % 3 == 0:
             directory.write_checkpoints(sync=False)  # what names it no more may not be on the disk
         new = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
-        fill(new, 8)
+        append_batches(new, 8)
         new.flush()
         memory.lose_power()
         log = opened_again(memory)[1][0]
         assert log.topic_id == OTHER_ID
-        assert (log.log_start_offset, offsets(log)) == (0, list(range(24))), seed
+        assert (log.log_start_offset, record_offsets(log)) == (0, list(range(24))), seed
 
 
 @pytest.mark.parametrize("how", ["made anew", "compacted meanwhile"])
@@ -263,19 +267,19 @@ def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_othe
         directory = with_logs(memory, 3)
         for number, log in enumerate(directory.logs.values()):
             log.flush()
-            log.note_compacted(12)
-            log.raise_start(number)
-        directory.sync_names()
+            log.raise_cleaner_offset(12)
+            log.maybe_increment_log_start_offset(number)
+        directory.sync_new_partition_directories()
         directory.write_checkpoints()
         if how == "compacted meanwhile":
-            directory.logs["t", 1].note_compacted(15)
+            directory.logs["t", 1].raise_cleaner_offset(15)
         directory.rename_for_deletion("t", 0, "x")
         directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
-        killed = c.read_offsets(memory.session(), f"/data/{c.CLEANER_OFFSETS}")
+        killed = c.read_offsets(memory.session(), f"/data/{c.CLEANER_OFFSET_CHECKPOINT}")
         assert ("t", 0) not in killed, "nothing is believed of the new one"
         memory.lose_power()
         second, third = opened_again(memory, COMPACTED)[1][-2:]
-        assert (second.cleaner_point in (12, 15), third.cleaner_point) == (True, 12), seed
+        assert (second.cleaner_offset in (12, 15), third.cleaner_offset) == (True, 12), seed
         assert (second.log_start_offset, third.log_start_offset) == (1, 2), seed
 
 
@@ -284,12 +288,12 @@ def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() 
     directory = with_logs(memory, 3)
     for log in directory.logs.values():
         log.flush()
-    directory.logs["t", 1].note_compacted(12)
+    directory.logs["t", 1].raise_cleaner_offset(12)
     directory.write_checkpoints()
     directory.rename_for_deletion("t", 0, "x")
-    log = directory.make_partition("t", 0, OTHER_ID, SMALL, NOW)
+    log = directory.create_partition_files("t", 0, OTHER_ID, SMALL, NOW)
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
-    directory.adopt(log)
+    directory.add_log(log)
     assert synced == []
 
 
@@ -307,8 +311,15 @@ def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
     directory = with_logs(memory, 1)
     directory.logs["t", 0].flush()
     directory.write_checkpoints()
-    for name in (c.RECOVERY_POINTS, c.LOG_STARTS, c.HIGH_WATERMARKS, c.CLEANER_OFFSETS):
-        memory.files.setdefault(f"/data/{name}", memory.files[f"/data/{c.RECOVERY_POINTS}"]).data[:] = b"nonsense"
+    for name in (
+        c.RECOVERY_POINT_CHECKPOINT,
+        c.LOG_START_OFFSET_CHECKPOINT,
+        c.REPLICATION_OFFSET_CHECKPOINT,
+        c.CLEANER_OFFSET_CHECKPOINT,
+    ):
+        memory.files.setdefault(f"/data/{name}", memory.files[f"/data/{c.RECOVERY_POINT_CHECKPOINT}"]).data[:] = (
+            b"nonsense"
+        )
     directory.unlock()
     _, (log,) = opened_again(memory)
     assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (0, 0, 60)
@@ -318,18 +329,18 @@ def test_the_mark_is_taken_once() -> None:
     memory = memory_disk()
     with_logs(memory, 1).close(5)
     directory, _ = opened_again(memory)
-    assert directory.was_clean
+    assert directory.was_clean_shutdown
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean
+    assert not opened_again(memory)[0].was_clean_shutdown
 
 
 def test_distrust_looks_at_everything() -> None:
     memory = memory_disk()
     with_logs(memory, 1).close(5)
     directory = begun(memory.session())
-    directory.distrust()
+    directory.ignore_checkpoints()
     log = directory.open_partition("t", 0, SMALL, NOW)
-    assert (directory.was_clean, log.recovery_point, log.sealed_at) == (False, 0, -1)
+    assert (directory.was_clean_shutdown, log.recovery_point, log.sealed_end_offset) == (False, 0, -1)
 
 
 def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
@@ -343,7 +354,7 @@ def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     for number in range(5):
         directory.create_partition("t", number, OTHER_ID, SMALL, NOW)
-    assert written.count(f"/data/{c.RECOVERY_POINTS}.tmp") == 1
+    assert written.count(f"/data/{c.RECOVERY_POINT_CHECKPOINT}.tmp") == 1
 
 
 @pytest.mark.parametrize(("batches", "each"), [(0, []), (1, ["t-{p}", "log", "leader-epoch-checkpoint"])])
@@ -353,8 +364,8 @@ def test_a_stop_soon_after_a_start_syncs_no_more_than_what_would_be_missed(batch
     directory = begun(memory.session())
     for number in range(5):
         log = directory.create_partition("t", number, TOPIC_ID, SMALL, NOW)
-        log.begin_epoch(0)
-        fill(log, batches)
+        log.assign_epoch_start_offset(0)
+        append_batches(log, batches)
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     for number in range(5):
@@ -363,5 +374,5 @@ def test_a_stop_soon_after_a_start_syncs_no_more_than_what_would_be_missed(batch
     assert synced[: synced.index("/data/recovery-point-offset-checkpoint.tmp")].count("/data") == 1
     memory.lose_power()
     again, logs = opened_again(memory)
-    assert again.was_clean
+    assert again.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [3 * batches] * 5

@@ -8,20 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log import checkpoints as c
-from ottla.log.epochs import LeaderEpochs
+from ottla.log.epochs import LeaderEpochFileCache
 from ottla.log.recovery import open_log
-from ottla.log.tests.world import DIRECTORY, NOW, SMALL, a_batch, memory_disk, new_log
+from ottla.log.tests.world import DIRECTORY, NOW, SMALL, make_batch, memory_disk, new_log
 from ottla.world.disk import read_file, write_file
 from ottla.world.memory_disk import Session
 
 Entries = list[tuple[int, int]]
 
 
-def epochs(entries: Entries, disk: Session | None = None) -> LeaderEpochs:
+def epochs(entries: Entries, disk: Session | None = None) -> LeaderEpochFileCache:
     disk = disk or memory_disk().session()
     disk.makedirs("/d")
-    c.write_epochs(disk, f"/d/{c.LEADER_EPOCHS}", entries, sync=False)
-    return LeaderEpochs(disk, "/d")
+    c.write_epochs(disk, f"/d/{c.LEADER_EPOCH_CHECKPOINT}", entries, sync=False)
+    return LeaderEpochFileCache(disk, "/d")
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_assign(before: Entries, epoch: int, start: int, after: Entries) -> None
     found = epochs(before)
     found.assign(epoch, start)
     assert found.entries == after
-    assert LeaderEpochs(found._disk, "/d").entries == after
-    assert not found.unsaved
+    assert LeaderEpochFileCache(found._disk, "/d").entries == after
+    assert not found.has_unsaved_entries
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_a_batch_that_is_there_is_believed_whatever_was_noted(
     before: Entries, epoch: int, offset: int, after: Entries
 ) -> None:
     found = epochs(before)
-    found.believe(epoch, offset)
+    found.assign_from_batch(epoch, offset)
     assert found.entries == after
-    assert found.unsaved == (before != after)
+    assert found.has_unsaved_entries == (before != after)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_a_batch_that_is_there_is_believed_whatever_was_noted(
 )
 def test_end_offset_of(entries: Entries, asked: int, answer: tuple[int, int]) -> None:
     """``LeaderEpochFileCache.endOffsetFor`` (KIP-101, KIP-279)."""
-    assert epochs(entries).end_offset_of(asked, 100) == answer
+    assert epochs(entries).end_offset_for(asked, 100) == answer
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, -1), (9, -1), (10, 2), (19, 2), (20, 4), (99, 4)])
 def test_epoch_at(offset: int, epoch: int) -> None:
-    assert epochs([(2, 10), (4, 20)]).epoch_at(offset) == epoch
+    assert epochs([(2, 10), (4, 20)]).epoch_for_offset(offset) == epoch
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_epoch_at(offset: int, epoch: int) -> None:
 def test_truncate_end(offset: int, after: Entries) -> None:
     """``truncateFromEnd``: epochs that begin at or behind the offset go."""
     found = epochs([(2, 10), (4, 20)])
-    found.truncate_end(offset)
-    assert found.entries == LeaderEpochs(found._disk, "/d").entries == after
+    found.truncate_from_end(offset)
+    assert found.entries == LeaderEpochFileCache(found._disk, "/d").entries == after
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_truncate_end(offset: int, after: Entries) -> None:
 def test_truncate_start(offset: int, after: Entries) -> None:
     """``truncateFromStart``: the epoch that covers the new log start begins there."""
     found = epochs([(2, 10), (4, 20), (6, 30)])
-    found.truncate_start(offset)
-    assert found.entries == LeaderEpochs(found._disk, "/d").entries == after
+    found.truncate_from_start(offset)
+    assert found.entries == LeaderEpochFileCache(found._disk, "/d").entries == after
 
 
-CHANGES: dict[str, Callable[[LeaderEpochs], None]] = {
+CHANGES: dict[str, Callable[[LeaderEpochFileCache], None]] = {
     "assign": lambda e: e.assign(9, 50),
-    "truncate_end": lambda e: e.truncate_end(11),
-    "truncate_start": lambda e: e.truncate_start(15),
+    "truncate_end": lambda e: e.truncate_from_end(11),
+    "truncate_start": lambda e: e.truncate_from_start(15),
     "clear": lambda e: e.clear(),
 }
 
@@ -150,13 +150,17 @@ def test_what_could_not_be_written_is_written_with_the_next_change(change: str) 
     with pytest.raises(OSError, match="short"):
         CHANGES[change](found)
     disk.fault = None
-    assert found.unsaved
-    assert LeaderEpochs(disk, "/d").entries == [(2, 10), (4, 20)]
-    for again in (lambda: found.assign(-1, 0), lambda: found.truncate_end(99), lambda: found.truncate_start(0)):
-        found.unsaved = True
+    assert found.has_unsaved_entries
+    assert LeaderEpochFileCache(disk, "/d").entries == [(2, 10), (4, 20)]
+    for again in (
+        lambda: found.assign(-1, 0),
+        lambda: found.truncate_from_end(99),
+        lambda: found.truncate_from_start(0),
+    ):
+        found.has_unsaved_entries = True
         again()
-        assert not found.unsaved
-    assert LeaderEpochs(disk, "/d").entries == found.entries
+        assert not found.has_unsaved_entries
+    assert LeaderEpochFileCache(disk, "/d").entries == found.entries
 
 
 def test_nothing_changed_writes_nothing() -> None:
@@ -165,20 +169,20 @@ def test_nothing_changed_writes_nothing() -> None:
     disk.fault = lambda what, path: OSError(errno.EIO, "touched") if what != "exists" else None
     found.assign(4, 99)
     found.assign(1, 0)
-    found.truncate_end(21)
-    found.truncate_start(10)
-    found.truncate_start(0)
+    found.truncate_from_end(21)
+    found.truncate_from_start(10)
+    found.truncate_from_start(0)
 
 
 def test_sync_is_known_to_be_needed_and_done() -> None:
     found = epochs([(0, 0)])
-    assert found.unsynced
+    assert found.is_file_unsynced
     found.save(sync=True)
-    assert not found.unsynced
+    assert not found.is_file_unsynced
     found.assign(1, 3, save=False)
-    assert (found.unsaved, found.unsynced) == (True, False)
+    assert (found.has_unsaved_entries, found.unsynced) == (True, False)
     found.save()
-    assert (found.unsaved, found.unsynced) == (False, True)
+    assert (found.has_unsaved_entries, found.unsynced) == (False, True)
     assert found.latest() == 1
     assert epochs([]).latest() == -1
 
@@ -186,9 +190,9 @@ def test_sync_is_known_to_be_needed_and_done() -> None:
 def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
-    assert LeaderEpochs(disk, "/d").entries == []
-    write_file(disk, f"/d/{c.LEADER_EPOCHS}", b"0\n2\n0 0\n")
-    assert LeaderEpochs(disk, "/d").entries == []
+    assert LeaderEpochFileCache(disk, "/d").entries == []
+    write_file(disk, f"/d/{c.LEADER_EPOCH_CHECKPOINT}", b"0\n2\n0 0\n")
+    assert LeaderEpochFileCache(disk, "/d").entries == []
 
 
 # ---------------------------------------------------------------- the files
@@ -263,15 +267,15 @@ def test_partition_metadata(text: bytes, found: bytes | None) -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     assert c.read_partition_metadata(disk, "/d") is None
-    write_file(disk, f"/d/{c.PARTITION_METADATA}", text)
+    write_file(disk, f"/d/{c.PARTITION_METADATA_FILE}", text)
     if found is None:
-        with pytest.raises(c.CorruptFile, match=c.PARTITION_METADATA):
+        with pytest.raises(c.CorruptFile, match=c.PARTITION_METADATA_FILE):
             c.read_partition_metadata(disk, "/d")
     else:
         assert c.read_partition_metadata(disk, "/d") == found
         c.write_partition_metadata(disk, "/d", found, sync=True)
-        assert read_file(disk, f"/d/{c.PARTITION_METADATA}") == text.rstrip(b"\n")
-        assert bytes(disk.disk.files[f"/d/{c.PARTITION_METADATA}"].durable) != b""
+        assert read_file(disk, f"/d/{c.PARTITION_METADATA_FILE}") == text.rstrip(b"\n")
+        assert bytes(disk.disk.files[f"/d/{c.PARTITION_METADATA_FILE}"].durable) != b""
 
 
 def test_properties_are_written_with_their_date_and_read_without_comments() -> None:
@@ -305,23 +309,23 @@ def test_the_mark_of_a_clean_stop(text: bytes | None, epoch: int | None) -> None
     disk = memory_disk().session()
     disk.makedirs("/d")
     if text is not None:
-        write_file(disk, f"/d/{c.CLEAN_SHUTDOWN}", text)
-    assert c.read_clean_shutdown(disk, "/d") == epoch
+        write_file(disk, f"/d/{c.CLEAN_SHUTDOWN_FILE}", text)
+    assert c.read_clean_shutdown_file(disk, "/d") == epoch
     if epoch is not None:
-        assert c.read_clean_shutdown(disk, "/d") == epoch, "looking at it leaves it"
-        c.take_clean_shutdown(disk, "/d")
-    assert c.read_clean_shutdown(disk, "/d") is None
-    assert f"/d/{c.CLEAN_SHUTDOWN}" not in disk.disk.durable_files
-    c.write_clean_shutdown(disk, "/d", 17)
-    assert read_file(disk, f"/d/{c.CLEAN_SHUTDOWN}") == b'{"version":0,"brokerEpoch":17}'
-    assert f"/d/{c.CLEAN_SHUTDOWN}" in disk.disk.durable_files
+        assert c.read_clean_shutdown_file(disk, "/d") == epoch, "looking at it leaves it"
+        c.remove_clean_shutdown_file(disk, "/d")
+    assert c.read_clean_shutdown_file(disk, "/d") is None
+    assert f"/d/{c.CLEAN_SHUTDOWN_FILE}" not in disk.disk.durable_files
+    c.write_clean_shutdown_file(disk, "/d", 17)
+    assert read_file(disk, f"/d/{c.CLEAN_SHUTDOWN_FILE}") == b'{"version":0,"brokerEpoch":17}'
+    assert f"/d/{c.CLEAN_SHUTDOWN_FILE}" in disk.disk.durable_files
 
 
 def test_an_epoch_is_written_down_with_its_first_batch() -> None:
     """Ten thousand partitions that are led anew, and nobody writes to, write no file for it."""
     memory = memory_disk()
     log = new_log(memory.session())
-    log.begin_epoch(4)
+    log.assign_epoch_start_offset(4)
     log.close()
     disk = memory.session()
     written: list[str] = []
@@ -332,11 +336,11 @@ def test_an_epoch_is_written_down_with_its_first_batch() -> None:
 
     disk.fault = watch
     again = open_log(disk, DIRECTORY, "t", 0, SMALL, NOW, clean=True)
-    again.begin_epoch(5)
+    again.assign_epoch_start_offset(5)
     assert again.epochs.entries == [(5, 0)], "who asks is told"
     assert not written
     assert open_log(memory.session(), DIRECTORY, "t", 0, SMALL, NOW, clean=True).epochs.entries == []
     for _ in range(2):
-        again.append_as_leader(a_batch(0), 5, NOW)
-        assert written == [f"{c.LEADER_EPOCHS}.tmp"]
-    assert LeaderEpochs(disk, DIRECTORY).entries == [(5, 0)]
+        again.append_as_leader(make_batch(0), 5, NOW)
+        assert written == [f"{c.LEADER_EPOCH_CHECKPOINT}.tmp"]
+    assert LeaderEpochFileCache(disk, DIRECTORY).entries == [(5, 0)]

@@ -10,19 +10,29 @@ from dataclasses import replace
 import pytest
 
 from ottla.log import compaction as cp
-from ottla.log.cleanable import cleanable, plan_of
-from ottla.log.exchange import Exchange, exchange
+from ottla.log.cleanable import find_log_to_clean, plan_compaction
+from ottla.log.exchange import SegmentSwap, swap_segments
 from ottla.log.index import AbortedTxn
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, in_transaction, marker, memory_disk, new_log, offsets, opened, put, values
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import (
+    NOW,
+    append_committed,
+    make_marker,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
+)
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.world.disk import read_file
 from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
-SETTINGS = LogSettings(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
+SETTINGS = LogConfig(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
 MERGED = replace(SETTINGS, segment_bytes=6000)
 """What lies in several segments fits one."""
 
@@ -32,23 +42,23 @@ def written(disk: Session, count: int = 160) -> PartitionLog:
     log = new_log(disk, SETTINGS)
     for number in range(count):
         item = r.NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
-        log.append_as_leader(bytearray(r.build([item])), 0, NOW)
+        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
-    log.update_settings(MERGED)
+    log.update_config(MERGED)
     return log
 
 
-def compacted(log: PartitionLog, disk: Session) -> cp.Outcome:
-    found = cleanable(log, NOW)
+def compacted(log: PartitionLog, disk: Session) -> cp.CompactionResult:
+    found = find_log_to_clean(log, NOW)
     assert found is not None
-    return cp.run(disk, plan_of(found, NOW, 1 << 20))
+    return cp.run_compaction(disk, plan_compaction(found, NOW, 1 << 20))
 
 
 def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
     out = {}
     for header, raw in log.batches(log.log_start_offset):
-        for record in r.iterate(raw, header):
+        for record in r.iterate_records(raw, header):
             out[record.key] = (record.offset, record.value)
     return out
 
@@ -63,7 +73,7 @@ def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> No
         assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
         disk.kill_at = memory.calls + random.Random(seed).randrange(1, 260)
         with contextlib.suppress(Killed):
-            exchange(log, outcome.cleaned, NOW)
+            swap_segments(log, outcome.cleaned, NOW)
             disk.kill()
         memory.lose_power()
         if seed % 2:  # and once more, in the midst of the recovery
@@ -73,10 +83,10 @@ def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> No
                 open_log(disk, log.directory, "t", 0, SETTINGS, NOW, clean=False, recovery_point=end)
                 disk.kill()
             memory.lose_power()
-        again = opened(memory, SETTINGS, point=end)
+        again = reopen_in_new_session(memory, SETTINGS, point=end)
         assert again.log_end_offset == end, seed
         assert last_of_keys(again) == expected, seed
-        found = offsets(again)
+        found = record_offsets(again)
         assert found == sorted(set(found)), seed
         assert not [n for n in disk.disk.files if n.endswith((".swap", ".cleaned"))], seed
 
@@ -87,51 +97,53 @@ def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> N
     log = new_log(disk, SETTINGS)
     for number in range(200):
         item = r.NewRecord(b"same" if number >= 10 else b"k%d" % number, b"v" * 40, NOW)
-        log.append_as_leader(bytearray(r.build([item])), 0, NOW)
+        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
     log.set_high_watermark(200)
-    log.update_settings(MERGED)
+    log.update_config(MERGED)
     first, *more = compacted(log, disk).cleaned
     assert len(first.sources) > 1
     assert more
     raw = read_file(disk, f"{log.directory}/{first.base_offset:020d}.log.cleaned")
-    assert [header for _, header in b.iterate(raw)][-1].next_offset == log.bases[log.bases.index(first.sources[-1]) + 1]
+    assert [header for _, header in b.iterate_batches(raw)][-1].next_offset == log.base_offsets[
+        log.base_offsets.index(first.sources[-1]) + 1
+    ]
 
 
 def test_reads_go_on_between_all_steps() -> None:
     disk = memory_disk().session()
     log = written(disk)
-    work = Exchange(log, compacted(log, disk).cleaned)
-    before = values(log)
-    assert work.announce()
-    assert values(log) == before
-    assert work.take_over(NOW)
-    after = values(log)
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
+    before = record_values(log)
+    assert work.add_swap_suffix()
+    assert record_values(log) == before
+    assert work.replace_segments(NOW)
+    after = record_values(log)
     assert len(after) < len(before)
     for _ in range(3):
-        log.park()  # whatever the disk takes to sync: the new segments stay open
+        log.close_idle_files()  # whatever the disk takes to sync: the new segments stay open
         assert [s for s in log.segments if s.is_open]
-    assert values(log) == after
-    work.finish()
+    assert record_values(log) == after
+    work.remove_swap_suffix()
     for _ in range(3):
-        log.park()
+        log.close_idle_files()
     assert not [s for s in log.segments[:-1] if s.is_open]
-    assert values(log) == after
+    assert record_values(log) == after
 
 
 def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
     for step in ("before", "between"):
         disk = memory_disk().session()
         log = written(disk)
-        work = Exchange(log, compacted(log, disk).cleaned)
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
         if step == "between":
-            assert work.announce()
-        log.raise_start(log.bases[2])
-        log.drop_below_start(NOW)
-        left = values(log)
-        done = work.announce() if step == "before" else work.take_over(NOW)
+            assert work.add_swap_suffix()
+        log.maybe_increment_log_start_offset(log.base_offsets[2])
+        log.delete_segments_below_start(NOW)
+        left = record_values(log)
+        done = work.add_swap_suffix() if step == "before" else work.replace_segments(NOW)
         assert not done
-        assert values(log) == left
-        cp.discard(disk, log.directory)
+        assert record_values(log) == left
+        cp.delete_unfinished_files(disk, log.directory)
         assert not [n for n in disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
@@ -139,19 +151,19 @@ def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
 def test_a_log_that_is_cut_or_closed_meanwhile_is_left_alone(step: str) -> None:
     disk = memory_disk().session()
     log = written(disk)
-    work = Exchange(log, compacted(log, disk).cleaned)
-    assert work.announce()
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
+    assert work.add_swap_suffix()
     if step == "announced":
         log.truncate_to(3, NOW)
-        assert not work.take_over(NOW)
+        assert not work.replace_segments(NOW)
         assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")], "else a crash would bring it back"
-        assert offsets(log) == [0, 1, 2]
+        assert record_offsets(log) == [0, 1, 2]
         return
-    assert work.take_over(NOW)
-    log.abandon()
+    assert work.replace_segments(NOW)
+    log.set_offline()
     disk.rmtree(log.directory)
-    work.settle()
-    work.finish()
+    work.sync_directory()
+    work.remove_swap_suffix()
     assert not disk.exists(log.directory)
 
 
@@ -161,34 +173,34 @@ def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None
         settings = replace(SETTINGS, segment_bytes=500)
         log = new_log(disk, settings)
         if aborted:
-            put(log, in_transaction(1, 0))
-            put(log, in_transaction(2, 0))
-            put(log, marker(1, 0))
-            put(log, marker(2, 1))
+            append_committed(log, make_transactional_batch(1, 0))
+            append_committed(log, make_transactional_batch(2, 0))
+            append_committed(log, make_marker(1, 0))
+            append_committed(log, make_marker(2, 1))
         else:
-            put(log, in_transaction(2, 0))
-            put(log, marker(2, 1))
-            log.active.add_aborted(AbortedTxn(3, 0, 1, 1))
+            append_committed(log, make_transactional_batch(2, 0))
+            append_committed(log, make_marker(2, 1))
+            log.active_segment.add_aborted_txn(AbortedTxn(3, 0, 1, 1))
         for number in range(20):
-            put(log, bytearray(r.build([r.NewRecord(b"k", b"%d" % number * 40, NOW)])))
+            append_committed(log, bytearray(r.build_batch([r.NewRecord(b"k", b"%d" % number * 40, NOW)])))
         log.flush()
-        assert exchange(log, compacted(log, disk).cleaned, NOW)
+        assert swap_segments(log, compacted(log, disk).cleaned, NOW)
         names = [n for n in disk.listdir(log.directory) if n == f"{0:020d}.txnindex"]
         assert bool(names) == aborted
-        assert bool(log.segments[0].aborted) == aborted
+        assert bool(log.segments[0].aborted_txns) == aborted
 
 
 def test_what_is_replaced_is_given_up_and_its_place_taken_by_name_or_with_a_new_name() -> None:
     disk = memory_disk().session()
     log = written(disk)
-    work = Exchange(log, compacted(log, disk).cleaned)
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
     old = log.segments[:]
     assert all(segment.file for segment in old)
-    assert work.announce()
-    assert work.take_over(NOW)
+    assert work.add_swap_suffix()
+    assert work.replace_segments(NOW)
     assert not [s.base_offset for s in old if s not in log.segments and s.is_open]
-    assert work.merges
-    work.finish()
+    assert work.removes_base_offsets
+    work.remove_swap_suffix()
     assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")]
 
 
@@ -199,15 +211,15 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
         memory = memory_disk(at)
         disk = memory.session()
         log = written(disk)
-        before, last = values(log), last_of_keys(log)
-        work = Exchange(log, compacted(log, disk).cleaned)
-        assert work.announce()
+        before, last = record_values(log), last_of_keys(log)
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
+        assert work.add_swap_suffix()
         target = memory.calls + at
         disk.fault = lambda what, path, m=memory, t=target: OSError(errno.EMFILE, "short") if m.calls == t else None  # type: ignore[misc]
         failed: OSError | None = None
         try:
-            work.take_over(NOW)
-            work.finish()
+            work.replace_segments(NOW)
+            work.remove_swap_suffix()
         except OSError as error:
             failed = error
         disk.fault = None
@@ -219,14 +231,14 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
             continue  # an index that could not be read was made anew
         if not log.closed:
             assert failed.errno == errno.EMFILE
-            cp.discard(disk, log.directory)
-            assert values(log) == before
-            assert exchange(log, compacted(log, disk).cleaned, NOW)
+            cp.delete_unfinished_files(disk, log.directory)
+            assert record_values(log) == before
+            assert swap_segments(log, compacted(log, disk).cleaned, NOW)
             assert last_of_keys(log) == last
             continue
         assert failed.errno == errno.EIO
         disk.kill()
-        again = opened(memory, MERGED)
+        again = reopen_in_new_session(memory, MERGED)
         assert last_of_keys(again) == last
         assert again.log_end_offset == log.log_end_offset
     assert ends == {(True, False), (True, True), (False, False)}
@@ -238,13 +250,13 @@ def test_an_exchange_that_a_start_finished_is_not_undone_by_the_next_compaction_
         memory = MemoryDisk(random.Random(seed), lambda: NOW)
         disk = memory.session()
         log = written(disk)
-        work = Exchange(log, compacted(log, disk).cleaned)
-        assert work.announce()
-        work.settle()  # killed here
-        log = opened(memory, MERGED)
-        before, disk = values(log), memory.session()
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
+        assert work.add_swap_suffix()
+        work.sync_directory()  # killed here
+        log = reopen_in_new_session(memory, MERGED)
+        before, disk = record_values(log), memory.session()
         half = disk.open(f"{log.directory}/00000000000000000000.log.cleaned", create=True)
         half.pwrite(b"half", 0)
         half.fsync()
         memory.lose_power()
-        assert values(opened(memory, MERGED)) == before, seed
+        assert record_values(reopen_in_new_session(memory, MERGED)) == before, seed

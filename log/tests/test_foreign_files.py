@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.log.listing import holds_partition, list_foreign, remove_partition
+from ottla.log.listing import contains_partition_files, delete_partition_dir, list_foreign_entries
 from ottla.log.tests.test_directory import opened_again, with_logs
-from ottla.log.tests.world import NOW, fill, memory_disk, offsets
+from ottla.log.tests.world import NOW, append_batches, memory_disk, record_offsets
 from ottla.world.disk import Disk
 
 ID = "0123456789abcdef" * 2
@@ -31,23 +31,23 @@ def touch(disk: Disk, path: str) -> None:
 def test_open_log_with_foreign_files_leaves_them_and_reads_all_records() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 1)
-    there = offsets(directory.logs["t", 0])
+    there = record_offsets(directory.logs["t", 0])
     path = directory.logs["t", 0].directory
     for name in FOREIGN:
         touch(directory.disk, f"{path}/{name}")
     again, log = opened_again(memory)[0], opened_again(memory)[1][0]
-    assert offsets(log) == there
+    assert record_offsets(log) == there
     assert set(FOREIGN) <= set(again.disk.listdir(path))
 
 
 def test_truncation_with_foreign_files_leaves_them() -> None:
     directory = with_logs(memory_disk(), 1)
     log = directory.logs["t", 0]
-    fill(log, 5)
+    append_batches(log, 5)
     for name in FOREIGN:
         touch(directory.disk, f"{log.directory}/{name}")
     log.truncate_to(log.log_end_offset - 1, NOW)
-    log.start_over_at(100, NOW)
+    log.truncate_fully_and_start_at(100, NOW)
     assert set(FOREIGN) <= set(directory.disk.listdir(log.directory))
 
 
@@ -57,7 +57,9 @@ def test_list_foreign_returns_directories_and_partition_names_that_are_files() -
         disk.makedirs(f"/d/{name}")
     for name in ("u-0", "file.txt", "recovery-point-offset-checkpoint"):
         touch(disk, f"/d/{name}")
-    assert list_foreign(disk, "/d") == [f"/d/{x}" for x in ("lost+found", "my-backup.2024-delete", "plain", "u-0")]
+    assert list_foreign_entries(disk, "/d") == [
+        f"/d/{x}" for x in ("lost+found", "my-backup.2024-delete", "plain", "u-0")
+    ]
 
 
 def test_holds_partition_needs_a_file_of_a_partition() -> None:
@@ -65,7 +67,7 @@ def test_holds_partition_needs_a_file_of_a_partition() -> None:
     for name in ("notes.log", "partition.metadata", f"{0:020d}.log"):
         disk.makedirs(f"/d/{name}")
         touch(disk, f"/d/{name}/{name}")
-    assert [holds_partition(disk, f"/d/{x}") for x in disk.listdir("/d")] == [True, False, True]
+    assert [contains_partition_files(disk, f"/d/{x}") for x in disk.listdir("/d")] == [True, False, True]
 
 
 def test_remove_partition_removes_the_whole_directory() -> None:
@@ -74,7 +76,7 @@ def test_remove_partition_removes_the_whole_directory() -> None:
     disk.makedirs(path)
     touch(disk, f"{path}/{0:020d}.log")
     touch(disk, f"{path}/partition.metadata")
-    remove_partition(disk, path)
+    delete_partition_dir(disk, path)
     assert disk.listdir("/d") == []
 
 
@@ -88,13 +90,13 @@ SEGMENT_NAMES = [
 def test_open_log_with_directories_named_as_segment_files_leaves_them_and_reads_all_records() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 1)
-    there, path = offsets(directory.logs["t", 0]), directory.logs["t", 0].directory
+    there, path = record_offsets(directory.logs["t", 0]), directory.logs["t", 0].directory
     for name in SEGMENT_NAMES:
         directory.disk.makedirs(f"{path}/{name}")
         touch(directory.disk, f"{path}/{name}/keep")
     again, log = opened_again(memory)[0], opened_again(memory)[1][0]
-    assert offsets(log) == there
+    assert record_offsets(log) == there
     assert all(again.disk.exists(f"{path}/{name}/keep") for name in SEGMENT_NAMES)
     log.truncate_to(log.log_end_offset - 1, NOW)
-    log.start_over_at(100, NOW)
+    log.truncate_fully_and_start_at(100, NOW)
     assert all(again.disk.exists(f"{path}/{name}/keep") for name in SEGMENT_NAMES)

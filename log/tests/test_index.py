@@ -65,12 +65,12 @@ def test_a_lookup_gives_the_last_batch_that_ends_at_or_before_the_offset(offset:
 
 @pytest.mark.parametrize(("position", "offset"), [(0, 10), (100, 10), (101, 20), (250, 20), (251, 30), (900, 30)])
 def test_the_upper_offset_of_a_position_is_of_the_first_batch_at_or_behind_it(position: int, offset: int) -> None:
-    assert offset_index((10, 100), (20, 250), (30, 900)).upper_offset(position) == BASE + offset
+    assert offset_index((10, 100), (20, 250), (30, 900)).upper_bound_offset(position) == BASE + offset
 
 
 def test_behind_the_last_entry_no_upper_offset_is_known() -> None:
-    assert offset_index((10, 100)).upper_offset(101) is None
-    assert offset_index().upper_offset(0) is None
+    assert offset_index((10, 100)).upper_bound_offset(101) is None
+    assert offset_index().upper_bound_offset(0) is None
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(-1, 0), (99, 0), (100, 0), (101, 7), (200, 7), (201, 9)])
@@ -82,8 +82,8 @@ def test_a_time_index_only_takes_what_is_later() -> None:
     index = time_index((-1, 3), (100, 7), (100, 8), (99, 9), (101, 10))
     assert list(index.timestamps) == [100, 101]
     assert list(index.offsets) == [7, 10]
-    assert index.last() == (101, BASE + 10)
-    assert time_index().last() == (-1, BASE)
+    assert index.last_entry() == (101, BASE + 10)
+    assert time_index().last_entry() == (-1, BASE)
 
 
 BAD_OFFSETS = [

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, write_aborted
+from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, write_txn_index
 from ottla.log.inspect import file_spans
-from ottla.log.producers import ProducerStates
-from ottla.log.tests.world import memory_disk, of_producer
+from ottla.log.producers import ProducerStateManager
+from ottla.log.tests.world import make_producer_batch, memory_disk
 from ottla.wire import batch as b
 from ottla.world.disk import read_file
 
@@ -50,7 +50,7 @@ def test_the_time_index_with_a_piece_left_over() -> None:
 def test_the_transaction_index() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
-    write_aborted(disk, "/d/x", [AbortedTxn(9, 100, 120, -1)])
+    write_txn_index(disk, "/d/x", [AbortedTxn(9, 100, 120, -1)])
     assert told(read_file(disk, "/d/x"), ".txnindex") == [
         ("entry[0].version", 0, 2),
         ("entry[0].producer_id", 9, 8),
@@ -61,8 +61,8 @@ def test_the_transaction_index() -> None:
 
 
 def test_a_producer_snapshot() -> None:
-    states = ProducerStates()
-    states.update(b.parse_header(of_producer(5, 3, 2)), 40)
+    states = ProducerStateManager()
+    states.update(b.parse_header(make_producer_batch(5, 3, 2)), 40)
     raw = states.pack()
     assert told(raw, ".snapshot") == [
         ("version", 1, 2),
@@ -73,7 +73,7 @@ def test_a_producer_snapshot() -> None:
         ("entry[0].last_sequence", 3, 4),
         ("entry[0].last_offset", 40, 8),
         ("entry[0].offset_delta", 0, 4),
-        ("entry[0].timestamp", b.parse_header(of_producer(5, 3, 2)).max_timestamp, 8),
+        ("entry[0].timestamp", b.parse_header(make_producer_batch(5, 3, 2)).max_timestamp, 8),
         ("entry[0].coordinator_epoch", -1, 4),
         ("entry[0].txn_first_offset", -1, 8),
     ]

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from ottla.log.cleanable import cleanable, plan_of
-from ottla.log.compaction import run
-from ottla.log.key_scan import keys, note_keys, places, short, survivors
+from ottla.log.cleanable import find_log_to_clean, plan_compaction
+from ottla.log.compaction import run_compaction
+from ottla.log.key_scan import compact_key, iterate_keys, record_last_offsets, record_ranges, retained_records
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
-from ottla.log.tests.world import COMPACTED, NOW, a_batch, memory_disk, new_log
-from ottla.log.validate import Origin
+from ottla.log.tests.world import COMPACTED, NOW, make_batch, memory_disk, new_log
+from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
@@ -30,10 +30,10 @@ def batch(rng: random.Random, count: int) -> tuple[bytes, list[r.Record]]:
         )
         for _ in range(count)
     ]
-    raw = bytearray(r.build(items))
-    b.stamp(raw, 0, BASE, 0)
+    raw = bytearray(r.build_batch(items))
+    b.set_offset_and_epoch(raw, 0, BASE, 0)
     header = b.parse_header(raw)
-    return bytes(r.body(raw, header)), list(r.iterate(raw, header))
+    return bytes(r.decompress_records(raw, header)), list(r.iterate_records(raw, header))
 
 
 @pytest.mark.parametrize("count", [1, 3, 70, 300, 9000])
@@ -43,20 +43,20 @@ def test_both_loops_find_what_reading_every_record_finds(count: int) -> None:
         data, records = batch(rng, count)
         first = BASE + rng.randrange(count)
         found: dict[bytes, int] = {}
-        note_keys(data, count, BASE, first, found)
-        assert found == {short(x.key): x.offset for x in records if x.key is not None and x.offset >= first}
-        lie = places(data, count)
+        record_last_offsets(data, count, BASE, first, found)
+        assert found == {compact_key(x.key): x.offset for x in records if x.key is not None and x.offset >= first}
+        lie = record_ranges(data, count)
         assert [lie[0][0], lie[-1][1]] == [0, len(data)]
         latest = BASE + rng.randrange(count)
         for keep_deletes in (True, False):
-            ((kept, tombstones),) = survivors(data, count, BASE, found, latest, keep_deletes=keep_deletes)
+            ((kept, tombstones),) = retained_records(data, count, BASE, found, latest, keep_deletes=keep_deletes)
             want = [
                 x
                 for x in records
                 if x.offset > latest
                 or (
                     x.key is not None
-                    and x.offset >= found.get(short(x.key), -1)
+                    and x.offset >= found.get(compact_key(x.key), -1)
                     and (x.value is not None or keep_deletes)
                 )
             ]
@@ -75,11 +75,11 @@ def test_records_that_are_cut_off_are_told() -> None:
 
 def refused(data: bytes, count: int) -> None:
     with pytest.raises(WireError):
-        note_keys(data, count, BASE, BASE, {})
+        record_last_offsets(data, count, BASE, BASE, {})
     with pytest.raises(WireError):
-        list(survivors(data, count, BASE, {}, BASE + count, keep_deletes=True))
+        list(retained_records(data, count, BASE, {}, BASE + count, keep_deletes=True))
     with pytest.raises(WireError):
-        list(keys(data, count))
+        list(iterate_keys(data, count))
 
 
 RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
@@ -104,41 +104,41 @@ NONSENSE = [
 def test_bytes_that_are_no_records_end_the_loops_at_once(what: str, data: bytes, count: int) -> None:
     refused(data, count)
     with pytest.raises(WireError):
-        compact(b.pack_header(b.parse_header(r.build([r.NewRecord(b"k", b"v", 1)]))._replace(
+        compact(b.pack_batch(b.parse_header(r.build_batch([r.NewRecord(b"k", b"v", 1)]))._replace(
             records_count=count, last_offset_delta=count - 1), data))  # fmt: skip
 
 
 def compact(raw: bytes) -> None:
     """A pass over a log that came to hold such a batch."""
     log = new_log(memory_disk().session())
-    log.append_as_leader(a_batch(0), 0, NOW)
-    log.append_as_leader(bytearray(raw), 0, NOW, Origin.RAFT)
+    log.append_as_leader(make_batch(0), 0, NOW)
+    log.append_as_leader(bytearray(raw), 0, NOW, AppendOrigin.RAFT_LEADER)
     log.roll(NOW)
     log.set_high_watermark(log.log_end_offset)
-    log.update_settings(COMPACTED)
-    found = cleanable(log, NOW)
+    log.update_config(COMPACTED)
+    found = find_log_to_clean(log, NOW)
     assert found is not None
-    run(log.disk, plan_of(found, NOW, 1 << 20))
+    run_compaction(log.disk, plan_compaction(found, NOW, 1 << 20))
 
 
 def test_a_time_that_no_field_can_hold_ends_a_pass_as_damage() -> None:
     """A tombstone's time is moved when its batch is stamped: then the sum must still fit."""
     items = [r.NewRecord(b"k", None, 2**62)]
-    raw = r.build(items)
+    raw = r.build_batch(items)
     header = b.parse_header(raw)._replace(base_timestamp=2**62, max_timestamp=0)
     delta = (2**62 + 2**61) * 2
     number = bytes((delta >> shift & 0x7F) | 0x80 for shift in range(0, 63, 7)) + b"\x01"
     body = bytes([12 + 10]) + b"\x00" + number + b"\x00\x02k\x01\x00"
     body = bytes([(len(body) - 1) * 2]) + body[1:]
     with pytest.raises(WireError):
-        compact(b.pack_header(header, body))
+        compact(b.pack_batch(header, body))
 
 
 def test_places_tells_what_does_not_fit() -> None:
-    assert places(RECORD * 2, 2) == [(0, 9), (9, 18)]
+    assert record_ranges(RECORD * 2, 2) == [(0, 9), (9, 18)]
     for data, count in ((RECORD, 2), (RECORD[:-1], 1), (b"\x00", 1), (b"\x01", 1), (b"", 1)):
         with pytest.raises(WireError):
-            places(data, count)
+            record_ranges(data, count)
 
 
 def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
@@ -147,11 +147,11 @@ def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
         body = b"\x00\x00\x00" + size + b"\x02v\x00"
         data = bytes([len(body) * 2]) + body
         found: dict[bytes, int] = {}
-        note_keys(data, 1, BASE, BASE, found)
+        record_last_offsets(data, 1, BASE, BASE, found)
         assert found == {b"": BASE}
-        assert list(survivors(data, 1, BASE, found, BASE, keep_deletes=True)) == [([(0, len(data))], False)]
-        assert list(survivors(data, 1, BASE, {b"": BASE + 1}, BASE, keep_deletes=True)) == [([], False)]
-        assert list(keys(data, 1)) == [(0, b"")]
+        assert list(retained_records(data, 1, BASE, found, BASE, keep_deletes=True)) == [([(0, len(data))], False)]
+        assert list(retained_records(data, 1, BASE, {b"": BASE + 1}, BASE, keep_deletes=True)) == [([], False)]
+        assert list(iterate_keys(data, 1)) == [(0, b"")]
 
 
 def test_a_map_takes_as_many_new_keys_as_it_has_room_for() -> None:
@@ -160,8 +160,8 @@ def test_a_map_takes_as_many_new_keys_as_it_has_room_for() -> None:
     assert OffsetMap(1).capacity == 1
     for number, key in enumerate([b"a", b"b"]):
         assert found.put(key, number)
-    assert found.has_room_for(1)
-    assert not found.has_room_for(2)
+    assert found.has_capacity_for(1)
+    assert not found.has_capacity_for(2)
     assert found.put(b"c" * 40, 2)
     assert not found.put(b"d", 3)
     assert found.put(b"a", 4), "it is known"

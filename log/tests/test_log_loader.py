@@ -10,24 +10,24 @@ import random
 
 import pytest
 
-from ottla.log.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown
-from ottla.log.directory import Identity, LogDirectory
-from ottla.log.producers import ProducerStates
+from ottla.log.checkpoints import CLEAN_SHUTDOWN_FILE, read_clean_shutdown_file
+from ottla.log.directory import LogDirectory, MetaProperties
+from ottla.log.producers import ProducerStateManager
 from ottla.log.recovery import open_log
 from ottla.log.tests.world import (
     DIRECTORY,
     NOW,
     SMALL,
     TOPIC_ID,
-    expected,
-    fill,
+    append_batches,
+    append_committed,
+    expected_values,
+    make_producer_batch,
     memory_disk,
     new_log,
-    of_producer,
-    offsets,
-    opened,
-    put,
-    values,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
 )
 from ottla.wire import batch as b
 from ottla.world.memory_disk import MemoryDisk
@@ -55,9 +55,9 @@ def test_log_recovery_is_called_upon_broker_crash() -> None:
     """testLogRecoveryIsCalledUponBrokerCrash: everything is read after a crash, nothing but the end after a stop."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
+    append_batches(log, 60)
     log.close()
-    assert set(reads_of(memory, clean=True)) == {log.active.path + ".log"}
+    assert set(reads_of(memory, clean=True)) == {log.active_segment.path + ".log"}
     assert set(reads_of(memory)) == {s.path + ".log" for s in log.segments}
 
 
@@ -69,36 +69,36 @@ def test_clean_shutdown_file() -> None:
     memory = memory_disk()
     directory = LogDirectory(memory.session(), "/data")
     directory.lock()
-    directory.write_identity(Identity("c", 1, TOPIC_ID), NOW)
-    directory.begin()
-    assert not directory.was_clean
+    directory.write_meta_properties(MetaProperties("c", 1, TOPIC_ID), NOW)
+    directory.load_checkpoints()
+    assert not directory.was_clean_shutdown
     directory.create_partition("t", 0, TOPIC_ID, SMALL, NOW)
     directory.close(7)
-    assert f"/data/{CLEAN_SHUTDOWN}" in memory.files
+    assert f"/data/{CLEAN_SHUTDOWN_FILE}" in memory.files
     for _ in range(2):
         again = LogDirectory(memory.session(), "/data")
-        again.begin()
-        assert (again.was_clean, again.clean_epoch) == (True, 7), "looked at, and nothing more"
+        again.load_checkpoints()
+        assert (again.was_clean_shutdown, again.clean_shutdown_epoch) == (True, 7), "looked at, and nothing more"
     again.open_partition("t", 0, SMALL, NOW)
-    assert again.clean_epoch == 7, "what is asked for at the registration"
-    assert read_clean_shutdown(memory.session(), "/data") is None
-    assert f"/data/{CLEAN_SHUTDOWN}" not in memory.durable_files
+    assert again.clean_shutdown_epoch == 7, "what is asked for at the registration"
+    assert read_clean_shutdown_file(memory.session(), "/data") is None
+    assert f"/data/{CLEAN_SHUTDOWN_FILE}" not in memory.durable_files
 
 
 def test_a_new_log_and_whoever_says_so_take_the_mark_too() -> None:
     for take in (
         lambda directory: directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW),
-        lambda directory: directory.take_mark(),
+        lambda directory: directory.remove_clean_shutdown_file(),
     ):
         memory = memory_disk()
         directory = LogDirectory(memory.session(), "/data")
         directory.lock()
-        directory.begin()
+        directory.load_checkpoints()
         directory.close(7)
         again = LogDirectory(memory.session(), "/data")
-        again.begin()
+        again.load_checkpoints()
         take(again)
-        assert read_clean_shutdown(memory.session(), "/data") is None
+        assert read_clean_shutdown_file(memory.session(), "/data") is None
 
 
 def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
@@ -106,15 +106,15 @@ def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(60):
-        put(log, of_producer(number % 3, number // 3))
+        append_committed(log, make_producer_batch(number % 3, number // 3))
     before = log.producers.pack()
     log.close()
-    bases = log.bases[:]
-    again = opened(memory, point=bases[2])
+    bases = log.base_offsets[:]
+    again = reopen_in_new_session(memory, point=bases[2])
     assert again.producers.pack() == before
-    inode = memory.files[again.active.path + ".log"]
+    inode = memory.files[again.active_segment.path + ".log"]
     del inode.data[len(inode.data) // 2 :]
-    cut = opened(memory)
+    cut = reopen_in_new_session(memory)
     assert cut.log_end_offset < 60
     assert max(names(memory, ".snapshot")) <= cut.log_end_offset
     last = {number % 3: number // 3 for number in range(cut.log_end_offset)}
@@ -124,7 +124,7 @@ def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
 def test_skip_loading_if_empty_producer_state_before_truncation() -> None:
     """testSkipLoadingIfEmptyProducerStateBeforeTruncation: truncating a log without producers leaves none."""
     log = new_log(memory_disk().session())
-    fill(log, 10)
+    append_batches(log, 10)
     log.truncate_to(12, NOW)
     assert not log.producers.producers
     assert log.log_end_offset == 12
@@ -135,13 +135,13 @@ def test_skip_truncate_and_reload_if_clean_shutdown() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(20):
-        put(log, of_producer(5, number))
+        append_committed(log, make_producer_batch(5, number))
     log.close()
     path = f"{DIRECTORY}/{20:020d}.snapshot"
-    states = ProducerStates.unpack(bytes(memory.files[path].data))
+    states = ProducerStateManager.unpack(bytes(memory.files[path].data))
     states.producers[77] = states.producers[5]
     memory.files[path].data[:] = states.pack()
-    assert 77 in opened(memory, clean=True).producers.producers
+    assert 77 in reopen_in_new_session(memory, clean=True).producers.producers
 
 
 @pytest.mark.parametrize("start", [1, 2])
@@ -149,12 +149,12 @@ def test_load_producers_after_delete_records_mid_segment(start: int) -> None:
     """testLoadProducersAfterDeleteRecordsMidSegment: whose records all lie below the log start is not known again."""
     memory = memory_disk()
     log = new_log(memory.session())
-    put(log, of_producer(1, 0))
-    put(log, of_producer(2, 0))
-    put(log, of_producer(3, 0))
-    log.raise_start(start)
+    append_committed(log, make_producer_batch(1, 0))
+    append_committed(log, make_producer_batch(2, 0))
+    append_committed(log, make_producer_batch(3, 0))
+    log.maybe_increment_log_start_offset(start)
     assert len(log.producers.producers) == 3, "while it runs, nobody is forgotten"
-    again = opened(memory, start=start)
+    again = reopen_in_new_session(memory, start=start)
     assert sorted(again.producers.producers) == list(range(start + 1, 4))
 
 
@@ -162,13 +162,13 @@ def test_load_producers_after_delete_records_on_segment() -> None:
     """testLoadProducersAfterDeleteRecordsOnSegment: the same at a segment's border, the older files gone."""
     memory = memory_disk()
     log = new_log(memory.session())
-    put(log, of_producer(1, 0))
+    append_committed(log, make_producer_batch(1, 0))
     log.roll(NOW)
-    put(log, of_producer(2, 0))
-    log.raise_start(1)
-    log.drop_below_start(NOW)
+    append_committed(log, make_producer_batch(2, 0))
+    log.maybe_increment_log_start_offset(1)
+    log.delete_segments_below_start(NOW)
     assert names(memory, ".log") == [1]
-    again = opened(memory, start=1)
+    again = reopen_in_new_session(memory, start=1)
     assert again.log_start_offset == 1
     assert 2 in again.producers.producers
 
@@ -178,10 +178,10 @@ def test_loading_log_keeps_largest_stray_producer_state_snapshot() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(5):
-        put(log, of_producer(1, number))
-        log.write_snapshot()
+        append_committed(log, make_producer_batch(1, number))
+        log.write_producer_snapshot()
     assert names(memory, ".snapshot") == [1, 2, 3, 4, 5]
-    opened(memory)
+    reopen_in_new_session(memory)
     assert names(memory, ".snapshot") == [5]
 
 
@@ -189,16 +189,16 @@ def test_log_recovers_to_correct_offset() -> None:
     """testLogRecoversToCorrectOffset: same end and same indexes, whatever the recovery point."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
+    append_batches(log, 60)
     log.close()
-    want = [(list(s.index.offsets), list(s.time_index.timestamps)) for s in log.segments]
+    want = [(list(s.offset_index.offsets), list(s.time_index.timestamps)) for s in log.segments]
     for point in (0, 77, 180):
-        again = opened(memory, point=point)
+        again = reopen_in_new_session(memory, point=point)
         assert again.log_end_offset == 180
         got = []
         for s in again.segments:
             s.time_index.maybe_append(s.max_timestamp, s.max_timestamp_offset)
-            got.append((list(s.index.offsets), list(s.time_index.timestamps)))
+            got.append((list(s.offset_index.offsets), list(s.time_index.timestamps)))
         assert got == want
 
 
@@ -208,14 +208,14 @@ def test_index_rebuild_and_corrupt_index_rebuild(how: str, *, clean: bool) -> No
     """testIndexRebuild, testCorruptIndexRebuild: found by offset and by time as before."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
+    append_batches(log, 60)
     log.close()
     for path in [p for p in memory.files if p.endswith("index")]:
         if how == "gone":
             del memory.files[path]
         else:
             memory.files[path].data[:] = b"  "
-    again = opened(memory, clean=clean)
+    again = reopen_in_new_session(memory, clean=clean)
     for offset in (0, 50, 179):
         part = again.read(offset, 1, 180, at_least_one=True)
         assert part is not None
@@ -226,13 +226,13 @@ def test_bogus_index_segments_are_removed() -> None:
     """testBogusIndexSegmentsAreRemoved: an index without its segment goes, the others stay."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 1)
+    append_batches(log, 1)
     disk = memory.session()
     for suffix in (".index", ".timeindex", ".txnindex"):
         disk.open(f"{DIRECTORY}/{5:020d}{suffix}", create=True).pwrite(b"bogus", 0)
-    again = opened(memory)
+    again = reopen_in_new_session(memory)
     assert names(memory, ".index") == names(memory, ".timeindex") == [0]
-    fill(again, 60)
+    append_batches(again, 60)
     assert again.log_end_offset == 183
 
 
@@ -240,26 +240,26 @@ def test_reopen_then_truncate() -> None:
     """testReopenThenTruncate."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
+    append_batches(log, 60)
     log.close()
-    again = opened(memory, clean=True)
+    again = reopen_in_new_session(memory, clean=True)
     again.truncate_to(3, NOW)
-    assert (again.log_end_offset, again.bases) == (3, [0])
-    assert values(again) == expected(3)
+    assert (again.log_end_offset, again.base_offsets) == (3, [0])
+    assert record_values(again) == expected_values(3)
 
 
 def test_open_deletes_obsolete_files() -> None:
     """testOpenDeletesObsoleteFiles: what retention renamed and did not come round to remove."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
+    append_batches(log, 60)
     disk = memory.session()
-    for base in log.bases[:-1]:
+    for base in log.base_offsets[:-1]:
         for suffix in (".log", ".index", ".timeindex"):
             path = f"{DIRECTORY}/{base:020d}{suffix}"
             disk.rename(path, path + ".deleted")
-    again = opened(memory, start=log.bases[-1])
-    assert again.bases == [log.bases[-1]]
+    again = reopen_in_new_session(memory, start=log.base_offsets[-1])
+    assert again.base_offsets == [log.base_offsets[-1]]
     assert not names(memory, ".deleted")
 
 
@@ -269,8 +269,8 @@ def test_corrupt_log() -> None:
         rng = random.Random(seed)
         memory = memory_disk(seed)
         log = new_log(memory.session())
-        fill(log, rng.randrange(20, 80))
-        path = log.active.path + ".log"
+        append_batches(log, rng.randrange(20, 80))
+        path = log.active_segment.path + ".log"
         data = memory.files[path].data
         if not data:
             continue
@@ -278,12 +278,12 @@ def test_corrupt_log() -> None:
         for _ in range(rng.randrange(1, 5)):
             data[min(at + rng.randrange(20), len(data) - 1)] ^= rng.randrange(1, 256)
         data += rng.randbytes(rng.randrange(50))
-        again = opened(memory, point=log.bases[-1])
-        kept = log.active.base_offset + sum(1 for x in b.iterate(bytes(data[:at]))) * 3
+        again = reopen_in_new_session(memory, point=log.base_offsets[-1])
+        kept = log.active_segment.base_offset + sum(1 for x in b.iterate_batches(bytes(data[:at]))) * 3
         assert again.log_end_offset >= kept, seed
-        assert values(again) == expected(again.log_end_offset), seed
-        fill(again, 10)
-        assert values(again) == expected(again.log_end_offset), seed
+        assert record_values(again) == expected_values(again.log_end_offset), seed
+        append_batches(again, 10)
+        assert record_values(again) == expected_values(again.log_end_offset), seed
 
 
 def test_log_recovers_for_leader_epoch() -> None:
@@ -291,10 +291,10 @@ def test_log_recovers_for_leader_epoch() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for epoch, count in ((1, 1), (2, 2), (3, 1)):
-        fill(log, count, epoch=epoch)
+        append_batches(log, count, epoch=epoch)
     want = log.epochs.entries[:]
     del memory.files[f"{DIRECTORY}/leader-epoch-checkpoint"]
-    again = opened(memory)
+    again = reopen_in_new_session(memory)
     assert again.epochs.entries == want == [(1, 0), (2, 3), (3, 9)]
 
 
@@ -303,16 +303,16 @@ def test_log_end_less_than_start_after_reopen(*, clean: bool) -> None:
     """testLogEndLessThanStartAfterReopen: the log starts over at its start, empty."""
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 20)
-    log.raise_start(50)
+    append_batches(log, 20)
+    log.maybe_increment_log_start_offset(50)
     log.close()
-    for base in log.bases[1:]:
+    for base in log.base_offsets[1:]:
         for path in [p for p in memory.files if f"/{base:020d}." in p]:
             del memory.files[path]
-    again = opened(memory, start=50, clean=clean)
-    assert (again.log_start_offset, again.log_end_offset, again.bases) == (50, 50, [50])
-    fill(again, 1)
-    assert offsets(again) == [50, 51, 52]
+    again = reopen_in_new_session(memory, start=50, clean=clean)
+    assert (again.log_start_offset, again.log_end_offset, again.base_offsets) == (50, 50, [50])
+    append_batches(again, 1)
+    assert record_offsets(again) == [50, 51, 52]
 
 
 def test_corrupted_log_recovery_does_not_delete_producer_state_snapshots_post_recovery() -> None:
@@ -320,12 +320,12 @@ def test_corrupted_log_recovery_does_not_delete_producer_state_snapshots_post_re
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(120):
-        put(log, of_producer(1, number))
-    bases = log.bases[:]
+        append_committed(log, make_producer_batch(1, number))
+    bases = log.base_offsets[:]
     assert len(bases) > 4
     inode = memory.files[log.segments[-2].path + ".log"]
     del inode.data[len(inode.data) // 2 :]
-    again = opened(memory)
-    assert again.bases == bases[:-1]
+    again = reopen_in_new_session(memory)
+    assert again.base_offsets == bases[:-1]
     assert set(bases[1:-1]) <= set(names(memory, ".snapshot"))
     assert max(names(memory, ".snapshot")) <= again.log_end_offset

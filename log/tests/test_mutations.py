@@ -15,25 +15,25 @@ from ottla.log.tests.world import (
     DIRECTORY,
     NOW,
     SMALL,
-    a_batch,
-    in_transaction,
-    marker,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    of_producer,
-    opened,
-    put,
+    reopen_in_new_session,
 )
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.world.memory_disk import MemoryDisk
 
 MUTATIONS = int(os.environ.get("OTTLA_MUTATIONS", "500"))
 SETTINGS = replace(SMALL, segment_bytes=8000)
 
 
-class Original(NamedTuple):
+class UndamagedLog(NamedTuple):
     """The directory before it is damaged."""
 
     files: dict[str, bytes]
@@ -44,25 +44,27 @@ class Original(NamedTuple):
 
 
 def everything(log: PartitionLog) -> list[tuple[int, bytes | None]]:
-    return [(x.offset, x.value) for header, raw in log.batches(log.log_start_offset) for x in r.iterate(raw, header)]
+    return [
+        (x.offset, x.value) for header, raw in log.batches(log.log_start_offset) for x in r.iterate_records(raw, header)
+    ]
 
 
-def original() -> Original:
+def original() -> UndamagedLog:
     """Three segments with indexes, plain, idempotent and transactional batches, every codec, and snapshots."""
     memory = memory_disk()
     log = new_log(memory.session(), SETTINGS)
-    codecs = list(Codec)
+    codecs = list(CompressionType)
     for number in range(45):
         epoch = number // 20
-        log.append_as_leader(a_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), epoch, NOW)
-        put(log, of_producer(1, number), epoch=epoch)
-        put(log, in_transaction(2, number), epoch=epoch)
-        put(log, marker(2, number % 2), epoch=epoch)
+        log.append_as_leader(make_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), epoch, NOW)
+        append_committed(log, make_producer_batch(1, number), epoch=epoch)
+        append_committed(log, make_transactional_batch(2, number), epoch=epoch)
+        append_committed(log, make_marker(2, number % 2), epoch=epoch)
     log.close()
     assert len(log.segments) == 3
-    aborted = log.aborted_between(0, log.log_end_offset)
+    aborted = log.collect_aborted_txns(0, log.log_end_offset)
     files = {path: bytes(inode.data) for path, inode in memory.files.items()}
-    return Original(files, everything(log), aborted, log.bases)
+    return UndamagedLog(files, everything(log), aborted, log.base_offsets)
 
 
 def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
@@ -92,7 +94,7 @@ def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 
 def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
     """Whole batches in the wrong place, as from a write gone astray: swapped, or one written over by a repetition."""
-    batches = [data[at : at + x.size_bytes] for at, x in b.iterate(data)]
+    batches = [data[at : at + x.size_bytes] for at, x in b.iterate_batches(data)]
     i = rng.randrange(len(batches))
     if rng.random() < 0.5:
         j = rng.randrange(len(batches))
@@ -108,14 +110,14 @@ def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 def kept_at_least(base: int, data: bytes, first: int, end: int) -> int:
     """The offset up to which nothing is damaged."""
     kept = base
-    for at, header in b.iterate(data):
+    for at, header in b.iterate_batches(data):
         if at + header.size_bytes > first:
             return kept
         kept = header.next_offset
     return max(kept, end)
 
 
-def mutate(rng: random.Random, memory: MemoryDisk, whole: Original) -> int:
+def mutate(rng: random.Random, memory: MemoryDisk, whole: UndamagedLog) -> int:
     """Damage one file or remove it; gives the offset up to which every record must survive."""
     names = [p for p in whole.files if not p.endswith("partition.metadata")]
     path = rng.choice([p for p in names if p.endswith(".log")] if rng.random() < 0.6 else names)
@@ -144,17 +146,17 @@ def test_random_damage_costs_only_what_lies_behind_it() -> None:
         for path, data in whole.files.items():
             disk.open(path, create=True).pwrite(data, 0)
         kept = mutate(rng, memory, whole)
-        log = opened(memory, SETTINGS)
+        log = reopen_in_new_session(memory, SETTINGS)
         start, end = log.log_start_offset, log.log_end_offset
         assert end >= kept, turn
         got = everything(log)
         if start == 0:
             assert got == [x for x in whole.records if x[0] < end], turn
-            assert log.aborted_between(0, end) == [x for x in whole.aborted if x.last_offset < end], turn
+            assert log.collect_aborted_txns(0, end) == [x for x in whole.aborted if x.last_offset < end], turn
         else:  # the first segment was lost as a whole: the next one begins the log
             assert start in whole.bases, turn
             assert got == [x for x in whole.records if start <= x[0] < end], turn
         served += len(got)
-        put(log, a_batch(0, 1))
+        append_committed(log, make_batch(0, 1))
         assert log.log_end_offset == end + 1
     assert served > MUTATIONS * 50

@@ -32,9 +32,9 @@ def test_parse_partition_dir_accepts_topic_partition_only(name: str, expected: t
     assert n.parse_partition_dir(name) == expected
 
 
-@pytest.mark.parametrize("suffix", [n.DELETE, n.FUTURE, n.STRAY])
+@pytest.mark.parametrize("suffix", [n.DELETE_DIR_SUFFIX, n.FUTURE_DIR_SUFFIX, n.STRAY_DIR_SUFFIX])
 def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
-    assert n.parse_marked_dir(f"a.b-c-12.{ID}{suffix}") == ("a.b-c", 12, suffix)
+    assert n.parse_suffixed_dir(f"a.b-c-12.{ID}{suffix}") == ("a.b-c", 12, suffix)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
     ],
 )
 def test_parse_marked_dir_with_foreign_name_returns_none(name: str) -> None:
-    assert n.parse_marked_dir(name) is None
+    assert n.parse_suffixed_dir(name) is None
 
 
-@pytest.mark.parametrize("state", ["", n.DELETED, n.CLEANED, n.SWAP])
+@pytest.mark.parametrize("state", ["", n.DELETED_FILE_SUFFIX, n.CLEANED_FILE_SUFFIX, n.SWAP_FILE_SUFFIX])
 @pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_parse_segment_file_with_each_kind_and_state_returns_parts(kind: str, state: str) -> None:
     assert n.parse_segment_file(f"{7:020d}{kind}{state}") == (7, kind, state)

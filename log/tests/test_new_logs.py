@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.directory import METADATA_TOPIC
-from ottla.log.listing import list_foreign, list_marked_dirs
-from ottla.log.names import DELETE, FUTURE, STRAY
+from ottla.log.listing import list_foreign_entries, list_suffixed_dirs
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.tests.test_directory import OTHER_ID, begun, opened_again, with_logs
-from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill, memory_disk, offsets
+from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, append_batches, memory_disk, record_offsets
 
 
 def test_no_partition_is_made_where_records_lie() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 1)
-    there = offsets(directory.logs["t", 0])
+    there = record_offsets(directory.logs["t", 0])
     with pytest.raises(FileExistsError):
-        directory.make_partition("t", 0, OTHER_ID, SMALL, NOW)
+        directory.create_partition_files("t", 0, OTHER_ID, SMALL, NOW)
     log = opened_again(memory)[1][0]
     assert log.topic_id == TOPIC_ID
-    assert offsets(log) == there != []
+    assert record_offsets(log) == there != []
 
 
 def test_what_a_creation_that_did_not_end_has_left_is_taken_over() -> None:
     directory = begun(memory_disk().session())
-    directory.make_partition("t", 0, TOPIC_ID, SMALL, NOW).close_files()
+    directory.create_partition_files("t", 0, TOPIC_ID, SMALL, NOW).close_files()
     log = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
-    fill(log, 3)
+    append_batches(log, 3)
     assert log.topic_id == OTHER_ID
     assert log.log_end_offset > 0
 
@@ -35,7 +35,7 @@ def test_the_metadata_log_is_never_taken_for_a_partition() -> None:
     directory = begun(memory_disk().session())
     for number in (0, 1):
         with pytest.raises(AssertionError):
-            directory.make_partition(METADATA_TOPIC, number, TOPIC_ID, SMALL, NOW)
+            directory.create_partition_files(METADATA_TOPIC, number, TOPIC_ID, SMALL, NOW)
         with pytest.raises(AssertionError):
             directory.rename_for_deletion(METADATA_TOPIC, number, "x")
 
@@ -46,6 +46,6 @@ def test_topics_named_as_a_directory_on_its_way_out_are_as_good_as_any_other() -
     for name in names:
         directory.create_partition(name, 0, TOPIC_ID, SMALL, NOW)
     assert set(directory.partition_dirs()) == {(name, 0) for name in names}
-    for suffix in (DELETE, FUTURE, STRAY):
-        assert not list_marked_dirs(directory.disk, directory.path, suffix)
-    assert not list_foreign(directory.disk, directory.path)
+    for suffix in (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX):
+        assert not list_suffixed_dirs(directory.disk, directory.path, suffix)
+    assert not list_foreign_entries(directory.disk, directory.path)

@@ -8,26 +8,26 @@ import pytest
 
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import FAR, open_log
-from ottla.log.segment import file_name
-from ottla.log.settings import LogSettings
+from ottla.log.recovery import MAX_UNSYNCED_RECORDS, open_log
+from ottla.log.segment import segment_file_name
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import (
     COMPACTED,
     DIRECTORY,
     NOW,
     SMALL,
     TOPIC_ID,
-    a_batch,
-    fill,
-    in_transaction,
-    lay_down,
-    marker,
+    append_batches,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    of_producer,
-    offsets,
-    opened,
-    put,
+    record_offsets,
+    reopen_in_new_session,
+    write_segment_file,
 )
 from ottla.wire import batch as b
 from ottla.world.disk import read_file, write_file
@@ -39,11 +39,11 @@ Batches = list[tuple[int, int]]
 def laid(*segments: tuple[int, Batches]) -> MemoryDisk:
     memory = memory_disk()
     for base, batches in segments:
-        lay_down(memory, base, batches)
+        write_segment_file(memory, base, batches)
     return memory
 
 
-def open_it(memory: MemoryDisk, settings: LogSettings = SMALL, **more: Any) -> PartitionLog:
+def open_it(memory: MemoryDisk, settings: LogConfig = SMALL, **more: Any) -> PartitionLog:
     return open_log(memory.session(), DIRECTORY, "t", 0, settings, NOW, **{"clean": False, **more})
 
 
@@ -73,14 +73,14 @@ def test_offsets_of_an_opened_log(
 ) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 10)
+    append_batches(log, 10)
     log.close()
     again = open_it(memory, clean=clean, log_start_offset=start, high_watermark=high_watermark, recovery_point=point)
     offsets_of = (again.log_start_offset, again.high_watermark, again.log_end_offset, again.recovery_point)
     assert offsets_of == found
-    assert again.bases == (log.bases if start <= 30 else [start])
-    fill(again, 1)
-    assert offsets(again)[-3:] == [again.log_end_offset - n for n in (3, 2, 1)]
+    assert again.base_offsets == (log.base_offsets if start <= 30 else [start])
+    append_batches(again, 1)
+    assert record_offsets(again)[-3:] == [again.log_end_offset - n for n in (3, 2, 1)]
 
 
 def test_a_log_without_a_segment_begins_at_its_log_start() -> None:
@@ -88,7 +88,7 @@ def test_a_log_without_a_segment_begins_at_its_log_start() -> None:
     session = memory.session()
     session.makedirs(DIRECTORY)
     log = open_it(memory, log_start_offset=17)
-    assert (log.bases, log.log_start_offset, log.log_end_offset) == ([17], 17, 17)
+    assert (log.base_offsets, log.log_start_offset, log.log_end_offset) == ([17], 17, 17)
     assert open_it(memory).log_start_offset == 17, "its first segment says so"
 
 
@@ -106,12 +106,15 @@ def test_the_topic_id_is_read_and_a_file_of_nonsense_is_an_error() -> None:
 def test_what_an_opened_log_knows_of_the_disk(*, clean: bool) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 10)
+    append_batches(log, 10)
     log.close()
     again = open_it(memory, clean=clean)
-    assert again.sealed_at == (30 if clean else -1)
-    assert (again.names_made > again.names_synced, again.is_new) == (not clean, not clean)
-    assert again.epochs.unsynced == (not clean)
+    assert again.sealed_end_offset == (30 if clean else -1)
+    assert (again.directory_changes > again.synced_directory_changes, again.is_directory_unsynced) == (
+        not clean,
+        not clean,
+    )
+    assert again.epochs.is_file_unsynced == (not clean)
     assert not [s for s in again.segments if s.is_open]
 
 
@@ -134,7 +137,7 @@ def test_what_a_crash_left_half_done_goes(left: list[str], *, gone: bool) -> Non
     for name in files:
         write_file(memory.session(), f"{DIRECTORY}/{name}", b"")
     log = open_it(memory)
-    assert offsets(log) == list(range(6))
+    assert record_offsets(log) == list(range(6))
     assert (not names(memory) & set(files)) == gone
 
 
@@ -154,10 +157,10 @@ def test_a_segment_on_its_way_takes_its_place(
 ) -> None:
     """``LogLoader.load``: from ``.swap`` on there is no way back."""
     memory = laid(*others)
-    lay_down(memory, swap, swapped, ".swap")
+    write_segment_file(memory, swap, swapped, ".swap")
     log = open_it(memory, COMPACTED)
-    assert log.bases == bases
-    assert offsets(log) == kept
+    assert log.base_offsets == bases
+    assert record_offsets(log) == kept
     assert not [n for n in names(memory) if n.endswith(".swap")]
 
 
@@ -165,9 +168,9 @@ def test_a_segment_on_its_way_takes_its_place(
 def test_a_swap_counts_only_when_nothing_of_its_pass_is_still_being_named(cleaned: int, *, counts: bool) -> None:
     """``removeTempFilesAndCollectSwapFiles``: a ``.cleaned`` file at or below says the exchange had not begun."""
     memory = laid((0, [(0, 3)]), (3, [(3, 3)]), (6, [(6, 3)]))
-    lay_down(memory, 3, [(4, 1)], ".swap")
-    lay_down(memory, cleaned, [(cleaned, 1)], ".cleaned")
-    found = offsets(open_it(memory, COMPACTED))
+    write_segment_file(memory, 3, [(4, 1)], ".swap")
+    write_segment_file(memory, cleaned, [(cleaned, 1)], ".cleaned")
+    found = record_offsets(open_it(memory, COMPACTED))
     assert found == ([0, 1, 2, 4, 6, 7, 8] if counts else list(range(9)))
 
 
@@ -197,8 +200,13 @@ A, B, C = (0, [(0, 3), (3, 3)]), (6, [(6, 3), (9, 3)]), (12, [(12, 3)])
         ([(0, [(0, 3)]), B, C], True, None, [0, 1, 2, *range(6, 15)]),
         ([(0, [(0, 3)]), B, C], False, None, [0, 1, 2]),
         # A hole so wide no crash makes: a leader's, which began a new segment.
-        ([A, (5 + FAR, [(5 + FAR, 1)])], True, 0, list(range(6))),
-        ([A, (7 + FAR, [(7 + FAR, 1)])], True, 0, [*range(6), 7 + FAR]),
+        ([A, (5 + MAX_UNSYNCED_RECORDS, [(5 + MAX_UNSYNCED_RECORDS, 1)])], True, 0, list(range(6))),
+        (
+            [A, (7 + MAX_UNSYNCED_RECORDS, [(7 + MAX_UNSYNCED_RECORDS, 1)])],
+            True,
+            0,
+            [*range(6), 7 + MAX_UNSYNCED_RECORDS],
+        ),
         ([(0, [(0, 3)]), B, C], False, 4, [0, 1, 2, *range(6, 15)]),
         ([(0, [(0, 3)]), B, C], False, 3, [0, 1, 2]),
         # A hole within an older one, the end whole: it was compacted once.
@@ -222,77 +230,79 @@ def test_which_batches_are_believed(
 ) -> None:
     memory = laid(*segments)
     log = open_it(memory, COMPACTED if compact else SMALL, compacted_below=below)
-    assert offsets(log) == found
+    assert record_offsets(log) == found
     assert log.log_end_offset == found[-1] + 1
-    assert offsets(open_it(memory, COMPACTED if compact else SMALL, compacted_below=below)) == found, "once and for all"
+    assert record_offsets(open_it(memory, COMPACTED if compact else SMALL, compacted_below=below)) == found, (
+        "once and for all"
+    )
 
 
 @pytest.mark.parametrize(("point", "left"), [(0, 3), (5, 3), (6, 15), (7, 15), (12, 15)])
 def test_damage_below_the_recovery_point_is_not_looked_for(point: int, left: int) -> None:
     """Segments that end at or below it are believed (``LogLoader.recoverLog``)."""
     memory = laid(A, B, C)
-    data = memory.files[f"{DIRECTORY}/{file_name(0, '.log')}"].data
+    data = memory.files[f"{DIRECTORY}/{segment_file_name(0, '.log')}"].data
     data[len(data) - 1] ^= 1
     log = open_it(memory, recovery_point=point)
     assert log.log_end_offset == left
-    assert any("cut at" in note for note in log.notes) == (left == 3)
-    assert log.bases == ([0] if left == 3 else [0, 6, 12])
+    assert any("cut at" in note for note in log.recovery_notes) == (left == 3)
+    assert log.base_offsets == ([0] if left == 3 else [0, 6, 12])
 
 
 @pytest.mark.parametrize(("cut", "end"), [(1, 12), (61, 12), (0, 15)])
 def test_damage_is_cut_off_with_all_behind_it(cut: int, end: int) -> None:
     memory = laid(A, B, C)
-    data = memory.files[f"{DIRECTORY}/{file_name(12, '.log')}"].data
+    data = memory.files[f"{DIRECTORY}/{segment_file_name(12, '.log')}"].data
     del data[len(data) - cut :]
     log = open_it(memory)
     assert log.log_end_offset == end
-    assert log.active.size_bytes == (0 if cut else len(data))
-    size = len(memory.files[f"{DIRECTORY}/{file_name(12, '.log')}"].data)
-    assert size == log.active.size_bytes, "the file too"
+    assert log.active_segment.size_bytes == (0 if cut else len(data))
+    size = len(memory.files[f"{DIRECTORY}/{segment_file_name(12, '.log')}"].data)
+    assert size == log.active_segment.size_bytes, "the file too"
 
 
 def test_after_a_clean_stop_only_the_end_is_read() -> None:
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings(index_interval_bytes=200))
-    fill(log, 30)
+    log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
+    append_batches(log, 30)
     log.close()
-    assert len(log.active.index.offsets) > 3
-    data = memory.files[f"{DIRECTORY}/{file_name(0, '.log')}"].data
+    assert len(log.active_segment.offset_index.offsets) > 3
+    data = memory.files[f"{DIRECTORY}/{segment_file_name(0, '.log')}"].data
     data[70] ^= 1
-    again = open_it(memory, LogSettings(index_interval_bytes=200), clean=True)
-    assert (again.log_end_offset, again.notes) == (90, [])
-    assert again.active.bytes_since_index_entry > 0
-    fill(again, 1)
+    again = open_it(memory, LogConfig(index_interval_bytes=200), clean=True)
+    assert (again.log_end_offset, again.recovery_notes) == (90, [])
+    assert again.active_segment.bytes_since_index_entry > 0
+    append_batches(again, 1)
     assert again.log_end_offset == 93
     del data[len(data) - 10 :]
-    again = open_it(memory, LogSettings(index_interval_bytes=200), clean=True)
+    again = open_it(memory, LogConfig(index_interval_bytes=200), clean=True)
     assert again.log_end_offset == 0, "damage at the end: then everything is looked at, and the first batch is damaged"
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 5])
 def test_indexing_goes_on_where_a_clean_stop_left_off(extra: int) -> None:
     """The next index entry comes at the same batch as without the stop."""
-    settings = LogSettings(index_interval_bytes=400)
+    settings = LogConfig(index_interval_bytes=400)
     stopped, straight = memory_disk(), memory_disk()
     logs = [new_log(stopped.session(), settings), new_log(straight.session(), settings)]
     for log in logs:
-        fill(log, 10 + extra)
+        append_batches(log, 10 + extra)
     logs[0].close()
     logs[0] = open_it(stopped, settings, clean=True)
     for log in logs:
-        fill(log, 20)
-    assert list(logs[0].active.index.offsets) == list(logs[1].active.index.offsets)
-    assert list(logs[0].active.index.positions) == list(logs[1].active.index.positions)
+        append_batches(log, 20)
+    assert list(logs[0].active_segment.offset_index.offsets) == list(logs[1].active_segment.offset_index.offsets)
+    assert list(logs[0].active_segment.offset_index.positions) == list(logs[1].active_segment.offset_index.positions)
 
 
 def test_epochs_come_from_the_batches_that_were_read() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for epoch in (1, 1, 4, 7):
-        fill(log, 1, epoch=epoch)
+        append_batches(log, 1, epoch=epoch)
     memory.files[f"{DIRECTORY}/leader-epoch-checkpoint"].data[:] = b""
     assert open_it(memory).epochs.entries == [(1, 0), (4, 6), (7, 9)]
-    data = memory.files[f"{DIRECTORY}/{file_name(0, '.log')}"].data
+    data = memory.files[f"{DIRECTORY}/{segment_file_name(0, '.log')}"].data
     del data[len(data) - 5 :]
     again = open_it(memory)
     assert again.epochs.entries == [(1, 0), (4, 6)], "one whose batches are gone goes too"
@@ -304,11 +314,11 @@ def test_epochs_come_from_the_batches_that_were_read() -> None:
 
 def with_snapshots(at: list[int]) -> tuple[MemoryDisk, PartitionLog]:
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings())
+    log = new_log(memory.session(), LogConfig())
     for number in range(12):
-        put(log, of_producer(5, number))
+        append_committed(log, make_producer_batch(5, number))
         if number + 1 in at:
-            log.write_snapshot()
+            log.write_producer_snapshot()
     return memory, log
 
 
@@ -333,16 +343,16 @@ def test_producers_come_from_the_newest_snapshot_that_can_be_read(
     memory, log = with_snapshots(at)
     expected = log.producers.pack()
     for offset in spoiled:
-        memory.files[f"{DIRECTORY}/{file_name(offset, '.snapshot')}"].data[-1] ^= 1
-    again = open_it(memory, LogSettings(), clean=True)
+        memory.files[f"{DIRECTORY}/{segment_file_name(offset, '.snapshot')}"].data[-1] ^= 1
+    again = open_it(memory, LogConfig(), clean=True)
     assert again.producers.pack() == expected
     assert set(snapshots(memory)) <= set(left)
 
 
 def test_a_snapshot_behind_the_end_goes() -> None:
     memory, log = with_snapshots([3, 12])
-    write_file(memory.session(), f"{DIRECTORY}/{file_name(13, '.snapshot')}", log.producers.pack())
-    again = open_it(memory, LogSettings(), clean=True)
+    write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(13, '.snapshot')}", log.producers.pack())
+    again = open_it(memory, LogConfig(), clean=True)
     assert 13 not in snapshots(memory)
     assert again.producers.pack() == log.producers.pack()
 
@@ -351,33 +361,33 @@ def test_a_snapshot_is_taken_as_it_is_where_nothing_follows() -> None:
     memory, log = with_snapshots([12])
     state = log.producers
     state.producers[99] = state.producers[5]
-    write_file(memory.session(), f"{DIRECTORY}/{file_name(12, '.snapshot')}", state.pack())
-    assert sorted(open_it(memory, LogSettings(), clean=True).producers.producers) == [5, 99]
-    assert sorted(open_it(memory, LogSettings()).producers.producers) == [5], "told again by what recovery read"
+    write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(12, '.snapshot')}", state.pack())
+    assert sorted(open_it(memory, LogConfig(), clean=True).producers.producers) == [5, 99]
+    assert sorted(open_it(memory, LogConfig()).producers.producers) == [5], "told again by what recovery read"
 
 
 def test_batches_below_the_log_start_do_not_count_for_producers() -> None:
     memory, _ = with_snapshots([])
-    again = open_it(memory, LogSettings(), clean=True, log_start_offset=12)
+    again = open_it(memory, LogConfig(), clean=True, log_start_offset=12)
     assert again.producers.producers == {}
-    again = open_it(memory, LogSettings(), clean=True, log_start_offset=11)
+    again = open_it(memory, LogConfig(), clean=True, log_start_offset=11)
     assert [x.last_offset for x in again.producers.producers[5].batches] == [11]
 
 
 def test_the_transaction_index_is_made_anew_from_the_batches_that_were_read() -> None:
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings())
-    put(log, in_transaction(1, 0))
-    put(log, marker(1, 0))
-    put(log, in_transaction(2, 0))
-    path = f"{DIRECTORY}/{file_name(0, '.txnindex')}"
+    log = new_log(memory.session(), LogConfig())
+    append_committed(log, make_transactional_batch(1, 0))
+    append_committed(log, make_marker(1, 0))
+    append_committed(log, make_transactional_batch(2, 0))
+    path = f"{DIRECTORY}/{segment_file_name(0, '.txnindex')}"
     before = read_file(memory.session(), path)
     memory.files[path].data[:] = memory.files[path].data * 2  # one entry twice: no index
     for clean in (True, False):
-        again = open_it(memory, LogSettings(), clean=clean)
-        assert [a.producer_id for a in again.aborted_between(0, 9)] == [1]
+        again = open_it(memory, LogConfig(), clean=clean)
+        assert [a.producer_id for a in again.collect_aborted_txns(0, 9)] == [1]
         assert read_file(memory.session(), path) == before
-        assert again.producers.ongoing == {2: 2}
+        assert again.producers.ongoing_txns == {2: 2}
         memory.files[path].data[:] = b"nonsense"
 
 
@@ -385,14 +395,14 @@ def test_opened_says_the_same_twice() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(40):
-        put(log, of_producer(number % 3, number // 3))
-    data = a_batch(0)
-    b.stamp(data, 0, 40, 0)
+        append_committed(log, make_producer_batch(number % 3, number // 3))
+    data = make_batch(0)
+    b.set_offset_and_epoch(data, 0, 40, 0)
     log.close()
-    first = opened(memory)
-    second = opened(memory)
-    assert (first.bases, first.log_end_offset, first.producers.pack()) == (
-        second.bases,
+    first = reopen_in_new_session(memory)
+    second = reopen_in_new_session(memory)
+    assert (first.base_offsets, first.log_end_offset, first.producers.pack()) == (
+        second.base_offsets,
         second.log_end_offset,
         second.producers.pack(),
     )

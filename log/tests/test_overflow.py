@@ -11,19 +11,19 @@ import zlib
 import pytest
 
 from ottla.log.recovery import open_log
-from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.log.split import split
+from ottla.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from ottla.log.split import split_overflowed_segment
 from ottla.log.tests.world import (
     COMPACTED,
     DIRECTORY,
     NOW,
     SMALL,
-    a_batch,
-    lay_down,
+    make_batch,
     memory_disk,
-    offsets,
-    opened,
-    values,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
+    write_segment_file,
 )
 from ottla.world.memory_disk import MemoryDisk
 
@@ -33,12 +33,12 @@ def test_over_compacted_log_recovery() -> None:
     far = MAX_RELATIVE_OFFSET
     memory = memory_disk()
     for base in (0, far - 1, far, far + 1):
-        lay_down(memory, base, [(base, 1)])
-    again = opened(memory, COMPACTED)
-    assert offsets(again) == [0, far - 1, far, far + 1]
+        write_segment_file(memory, base, [(base, 1)])
+    again = reopen_in_new_session(memory, COMPACTED)
+    assert record_offsets(again) == [0, far - 1, far, far + 1]
     assert again.log_end_offset == far + 2
-    again.append_as_leader(a_batch(0, 1), 0, NOW)
-    assert offsets(again)[-1] == far + 2
+    again.append_as_leader(make_batch(0, 1), 0, NOW)
+    assert record_offsets(again)[-1] == far + 2
 
 
 @pytest.mark.parametrize("magic", [2, 1])
@@ -46,14 +46,14 @@ def test_over_compacted_log_recovery_multi_record(magic: int) -> None:
     """testOverCompactedLogRecoveryMultiRecord(V1): the same with several records in a batch, or old messages."""
     far = MAX_RELATIVE_OFFSET
     memory = memory_disk()
-    lay_down(memory, 0, [(0, 2)])
-    lay_down(memory, far - 1, [(far - 1, 2)])
-    lay_down(memory, far + 1, [(far + 1, 2)])
+    write_segment_file(memory, 0, [(0, 2)])
+    write_segment_file(memory, far - 1, [(far - 1, 2)])
+    write_segment_file(memory, far + 1, [(far + 1, 2)])
     if magic == 1:
         old_message(memory, far + 3)
-    again = opened(memory, COMPACTED)
+    again = reopen_in_new_session(memory, COMPACTED)
     want = [0, 1, far - 1, far, far + 1, far + 2]
-    assert offsets(again) == want + [far + 3] * (magic == 1)
+    assert record_offsets(again) == want + [far + 3] * (magic == 1)
 
 
 def old_message(memory: MemoryDisk, offset: int, value: bytes = b"old") -> bytes:
@@ -70,9 +70,9 @@ def overflowing(memory: MemoryDisk) -> list[int]:
     """A segment whose offsets reach too far, between two good ones; gives every offset."""
     far = MAX_RELATIVE_OFFSET
     middle = [10, 50, far, far + 9, far + 11, 2 * far + 12]
-    lay_down(memory, 0, [(o, 1) for o in range(10)])
-    lay_down(memory, 10, [(o, 1) for o in middle])
-    lay_down(memory, 3 * far, [(3 * far, 1), (3 * far + 1, 1)])
+    write_segment_file(memory, 0, [(o, 1) for o in range(10)])
+    write_segment_file(memory, 10, [(o, 1) for o in middle])
+    write_segment_file(memory, 3 * far, [(3 * far, 1), (3 * far + 1, 1)])
     return [*range(10), *middle, 3 * far, 3 * far + 1]
 
 
@@ -85,11 +85,11 @@ def test_recovery_of_segment_with_offset_overflow() -> None:
         again = open_log(
             memory.session(), DIRECTORY, "t", 0, settings, NOW, clean=False, compacted_below=compacted_below
         )
-        assert offsets(again) == want
-        assert again.bases == [0, 10, far + 10, far + 12, 3 * far]
+        assert record_offsets(again) == want
+        assert again.base_offsets == [0, 10, far + 10, far + 12, 3 * far]
         assert not [p for p in memory.files if p.endswith((".swap", ".cleaned"))]
         for segment in again.segments:
-            last = segment.base_offset + (segment.index.offsets[-1] if segment.index.offsets else 0)
+            last = segment.base_offset + (segment.offset_index.offsets[-1] if segment.offset_index.offsets else 0)
             assert last - segment.base_offset <= MAX_RELATIVE_OFFSET
 
 
@@ -99,7 +99,7 @@ def test_recovery_after_crash_during_split(phase: int) -> None:
     memory = memory_disk()
     want = overflowing(memory)
     disk = memory.session()
-    source = Segment.load(disk, DIRECTORY, 10, COMPACTED)
+    source = LogSegment.load(disk, DIRECTORY, 10, COMPACTED)
     wanted = {1: ".log.cleaned", 2: ".index.cleaned", 3: ".log", 4: ".log.swap", 5: ""}[phase]
     what = {1: "fsync", 2: "rename", 3: "unlink", 4: "rename", 5: ""}[phase]
     seen: list[str] = []
@@ -114,14 +114,14 @@ def test_recovery_after_crash_during_split(phase: int) -> None:
 
     disk.fault = crash
     try:
-        split(disk, DIRECTORY, source)
+        split_overflowed_segment(disk, DIRECTORY, source)
         assert phase == 5
     except OSError:
         assert seen
-    again = opened(memory, COMPACTED)
-    assert offsets(again) == want
+    again = reopen_in_new_session(memory, COMPACTED)
+    assert record_offsets(again) == want
     assert not [p for p in memory.files if p.endswith((".swap", ".cleaned", ".deleted"))]
-    assert offsets(opened(memory, COMPACTED)) == want
+    assert record_offsets(reopen_in_new_session(memory, COMPACTED)) == want
 
 
 def test_a_crash_at_every_call_of_a_split_loses_nothing() -> None:
@@ -129,14 +129,14 @@ def test_a_crash_at_every_call_of_a_split_loses_nothing() -> None:
         memory = memory_disk(at)
         want = overflowing(memory)
         disk = memory.session()
-        source = Segment.load(disk, DIRECTORY, 10, COMPACTED)
+        source = LogSegment.load(disk, DIRECTORY, 10, COMPACTED)
         disk.kill_at = memory.calls + at
         done = True
         try:
-            split(disk, DIRECTORY, source)
+            split_overflowed_segment(disk, DIRECTORY, source)
         except BaseException:
             done = False
-        assert offsets(opened(memory, COMPACTED)) == want, at
+        assert record_offsets(reopen_in_new_session(memory, COMPACTED)) == want, at
         if done:
             break
     assert at > 30
@@ -153,13 +153,13 @@ def test_old_messages_are_kept_by_recovery_found_and_served() -> None:
         one[:8] = offset.to_bytes(8, "big")
         disk.open(path).pwrite(bytes(one), len(memory.files[path].data))
     whole = bytes(memory.files[path].data)
-    again = opened(memory)
+    again = reopen_in_new_session(memory)
     assert again.log_end_offset == 40
-    assert values(again) == [(i, b"old") for i in range(40)]
+    assert record_values(again) == [(i, b"old") for i in range(40)]
     part = again.read(17, 10_000, 40, at_least_one=True)
     assert part is not None
     assert part.read() == whole[len(raw) * 17 :]
-    again.append_as_leader(a_batch(0, 1), 0, NOW)
-    assert offsets(again)[-2:] == [39, 40]
+    again.append_as_leader(make_batch(0, 1), 0, NOW)
+    assert record_offsets(again)[-2:] == [39, 40]
     memory.files[path].data[len(raw) * 30 + 25] ^= 1
-    assert opened(memory).log_end_offset == 30
+    assert reopen_in_new_session(memory).log_end_offset == 30

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from ottla.log.by_time import find_by_time
+from ottla.log.by_time import find_offset_by_timestamp
 from ottla.log.partition_log import PartitionLog
-from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.log.tests.world import (
+    DIRECTORY,
+    NOW,
+    append_batches,
+    expected_values,
+    make_batch,
+    memory_disk,
+    new_log,
+    record_values,
+    reopen_log,
+)
 from ottla.wire.batch import parse_header
 from ottla.world.memory_disk import Session
 
 
-class Counting:
+class OpenCounter:
     """Counts how often segment files are opened."""
 
     def __init__(self, disk: Session) -> None:
@@ -23,10 +33,10 @@ class Counting:
 def at_rest() -> tuple[Session, PartitionLog]:
     disk = memory_disk().session()
     log = new_log(disk)
-    fill(log, 40)
+    append_batches(log, 40)
     log.flush()
-    log.park()
-    log.park()
+    log.close_idle_files()
+    log.close_idle_files()
     return disk, log
 
 
@@ -38,15 +48,15 @@ def first_offset(log: PartitionLog, offset: int) -> int:
 
 def test_at_rest_no_file_is_open_and_reading_opens_just_what_it_needs() -> None:
     disk, log = at_rest()
-    opens = Counting(disk)
-    assert all(s._index is None for s in log.segments[:-1])
+    opens = OpenCounter(disk)
+    assert all(s._offset_index is None for s in log.segments[:-1])
     assert first_offset(log, 61) == 60
     assert opens.opened == 1
     assert first_offset(log, 62) == 60
     assert opens.opened == 1
-    assert values(log) == expected(120)
+    assert record_values(log) == expected_values(120)
     assert opens.opened == len(log.segments)
-    found = find_by_time(log, NOW + 77, 120)
+    found = find_offset_by_timestamp(log, NOW + 77, 120)
     assert found is not None
     assert found.offset == 77
 
@@ -54,8 +64,8 @@ def test_at_rest_no_file_is_open_and_reading_opens_just_what_it_needs() -> None:
 def test_what_was_used_since_the_last_look_stays_open() -> None:
     disk, log = at_rest()
     first_offset(log, 61)
-    opens = Counting(disk)
-    log.park()
+    opens = OpenCounter(disk)
+    log.close_idle_files()
     first_offset(log, 61)
     assert opens.opened == 0
 
@@ -64,50 +74,50 @@ def test_a_slice_on_its_way_outlives_the_closing() -> None:
     _, log = at_rest()
     part = log.read(61, 100_000, log.log_end_offset, at_least_one=True)
     assert part is not None
-    log.park()
-    log.park()
+    log.close_idle_files()
+    log.close_idle_files()
     assert parse_header(part.read()).base_offset == 60
 
 
 def test_what_awaits_its_sync_is_not_closed_but_comes_to_rest() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
-    fill(log, 2)
-    assert not log.rests
+    append_batches(log, 2)
+    assert not log.is_idle
+    log.close_idle_files()
+    assert log.is_idle
     log.park()
-    assert log.rests
-    log.park()
-    opens = Counting(disk)
-    fill(log, 1)
+    opens = OpenCounter(disk)
+    append_batches(log, 1)
     assert opens.opened == 0
-    assert not log.rests
+    assert not log.is_idle
 
 
 def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 40)
+    append_batches(log, 40)
     for path in [p for p in memory.files if p.endswith("index")]:
         memory.files[path].data[:] = b"nonsense"
-    again = reopened(memory.session())
+    again = reopen_log(memory.session())
     again.flush()
-    again.park()
-    again.park()
-    assert all(s._index is None for s in again.segments[:-1])
+    again.close_idle_files()
+    again.close_idle_files()
+    assert all(s._offset_index is None for s in again.segments[:-1])
     paths = [p for p in memory.files if p.startswith(DIRECTORY) and p.endswith("index")]
     assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, "the active segment's own, as after any kill"
-    again.append_as_leader(a_batch(120), 0, NOW)
-    assert values(again) == expected(123)
+    again.append_as_leader(make_batch(120), 0, NOW)
+    assert record_values(again) == expected_values(123)
 
 
 def test_a_clean_stop_soon_after_a_recovery_leaves_indexes_that_can_be_believed() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 40)
+    append_batches(log, 40)
     log.close()
     paths = [p for p in memory.files if p.endswith("index")]
     right = {p: bytes(memory.files[p].data) for p in paths}
     for path in paths:
         memory.files[path].data[:] = b"\0\0\0\1\0\0\0\2" if path.endswith(".index") else b""
-    reopened(memory.session()).close()
+    reopen_log(memory.session()).close()
     assert {p: bytes(memory.files[p].data) for p in paths} == right

@@ -7,62 +7,62 @@ import struct
 
 import pytest
 
-from ottla.log.by_time import find_by_time, find_max_time
-from ottla.log.settings import LogSettings
+from ottla.log.by_time import find_max_timestamp, find_offset_by_timestamp
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import (
     NOW,
     SMALL,
-    UNASKED,
-    a_batch,
-    expected,
-    fill,
-    in_transaction,
-    marker,
+    UNVERIFIED_TXN,
+    append_batches,
+    append_committed,
+    expected_values,
+    make_batch,
+    make_marker,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    put,
-    reopened,
-    values,
+    record_values,
+    reopen_log,
 )
-from ottla.log.validate import InvalidRecords, Origin
+from ottla.log.validate import AppendOrigin, RecordValidationError
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 
 def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
     log = new_log(memory_disk().session())
-    log.append_as_leader(a_batch(0), 4, NOW)
-    done = log.append_as_leader(a_batch(3), 4, NOW)
+    log.append_as_leader(make_batch(0), 4, NOW)
+    done = log.append_as_leader(make_batch(3), 4, NOW)
     assert (done.first_offset, done.last_offset) == (3, 5)
     for header, raw in log.batches():
         assert header.partition_leader_epoch == 4
         assert b.crc_matches(raw, header)
-    assert values(log) == expected(6)
+    assert record_values(log) == expected_values(6)
 
 
 def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 60)
+    append_batches(log, 60)
     assert len(log.segments) > 5
     assert all(s.size_bytes <= SMALL.segment_bytes for s in log.segments)
-    assert values(log) == expected(180)
+    assert record_values(log) == expected_values(180)
 
 
 def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
-    log = new_log(memory_disk().session(), LogSettings(segment_ms=1000))
-    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"a", NOW)])), 0, NOW)
-    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
+    log = new_log(memory_disk().session(), LogConfig(segment_ms=1000))
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"a", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
     assert len(log.segments) == 1
-    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
-    assert log.bases == [0, 2]
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
+    assert log.base_offsets == [0, 2]
 
 
 def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 3)
-    size = len(a_batch(0))
+    append_batches(log, 3)
+    size = len(make_batch(0))
     whole = log.read(0, 1, log.high_watermark, at_least_one=True)
     assert whole is not None
     assert len(whole) == size
@@ -74,7 +74,7 @@ def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
 
 def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 4)
+    append_batches(log, 4)
     part = log.read(4, 10_000, log.high_watermark, at_least_one=True)
     assert part is not None
     assert b.parse_header(part.read()).base_offset == 3
@@ -82,10 +82,10 @@ def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None
 
 def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 4)
+    append_batches(log, 4)
     part = log.read(0, 10_000, 6, at_least_one=True)
     assert part is not None
-    assert [h.base_offset for _, h in b.iterate(part.read())] == [0, 3]
+    assert [h.base_offset for _, h in b.iterate_batches(part.read())] == [0, 3]
     assert log.read(6, 100, 6, at_least_one=True) is None
     assert log.read(12, 100, 12, at_least_one=True) is None
     with pytest.raises(ProtocolError) as caught:
@@ -93,19 +93,19 @@ def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> Non
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: CompressionType) -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 120, 4):
-        log.append_as_leader(a_batch(start, 4, codec), 0, NOW)
+        log.append_as_leader(make_batch(start, 4, codec), 0, NOW)
     log.set_high_watermark(120)
     for offset in (0, 1, 57, 119):
-        found = find_by_time(log, NOW + offset, 120)
+        found = find_offset_by_timestamp(log, NOW + offset, 120)
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (offset, NOW + offset)
-    assert find_by_time(log, NOW + 120, 120) is None
-    assert find_by_time(log, NOW + 60, 50) is None
-    latest = find_max_time(log)
+    assert find_offset_by_timestamp(log, NOW + 120, 120) is None
+    assert find_offset_by_timestamp(log, NOW + 60, 50) is None
+    latest = find_max_timestamp(log)
     assert latest is not None
     assert latest.offset == 119
 
@@ -114,31 +114,31 @@ def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
     log = new_log(memory_disk().session())
     header = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(0, 21, 3):
-        log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        log.append_as_leader(make_batch(sequence, **header, base_sequence=sequence), 0, NOW)
     for sequence in (6, 9, 12, 15, 18):
-        again = log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        again = log.append_as_leader(make_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert again.duplicate
         assert again.first_offset == sequence
     assert log.log_end_offset == 21
     for sequence in (3, 24, 19):  # one before the five, a gap, an overlap
         with pytest.raises(ProtocolError) as caught:
-            log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+            log.append_as_leader(make_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_trap_76_and_77_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
     log = new_log(memory_disk().session())
-    log.append_as_leader(a_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
+    log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=2, base_sequence=53), 0, NOW)
+        log.append_as_leader(make_batch(3, producer_id=1, producer_epoch=2, base_sequence=53), 0, NOW)
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=53), 0, NOW)
+        log.append_as_leader(make_batch(3, producer_id=1, producer_epoch=4, base_sequence=53), 0, NOW)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=0), 0, NOW)
+    log.append_as_leader(make_batch(3, producer_id=1, producer_epoch=4, base_sequence=0), 0, NOW)
 
 
-def refused(data: bytearray, settings: LogSettings = SMALL) -> ProtocolError:
+def refused(data: bytearray, settings: LogConfig = SMALL) -> ProtocolError:
     log = new_log(memory_disk().session(), settings)
     with pytest.raises(ProtocolError) as caught:
         log.append_as_leader(data, 0, NOW)
@@ -148,49 +148,49 @@ def refused(data: bytearray, settings: LogSettings = SMALL) -> ProtocolError:
 
 
 def test_bad_batches_are_refused_and_leave_nothing() -> None:
-    bad_crc = a_batch(0)
+    bad_crc = make_batch(0)
     bad_crc[-1] ^= 1
     assert refused(bad_crc).code is ErrorCode.CORRUPT_MESSAGE
-    assert refused(a_batch(0)[:-1]).code is ErrorCode.INVALID_RECORD
-    assert refused(a_batch(0) + a_batch(3)).code is ErrorCode.INVALID_RECORD
-    assert refused(a_batch(0, attributes=b.CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
-    old = a_batch(0)
+    assert refused(make_batch(0)[:-1]).code is ErrorCode.INVALID_RECORD
+    assert refused(make_batch(0) + make_batch(3)).code is ErrorCode.INVALID_RECORD
+    assert refused(make_batch(0, attributes=b.CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
+    old = make_batch(0)
     old[16] = 1
     assert refused(old).code is ErrorCode.INVALID_RECORD
-    large = refused(a_batch(0, 30), LogSettings(max_message_bytes=500))
+    large = refused(make_batch(0, 30), LogConfig(max_message_bytes=500))
     assert large.code is ErrorCode.MESSAGE_TOO_LARGE
-    header = b.parse_header(a_batch(0))
-    body = bytes(a_batch(0)[b.HEADER_BYTES :])
-    count = bytearray(b.pack_header(header._replace(records_count=2), body))
+    header = b.parse_header(make_batch(0))
+    body = bytes(make_batch(0)[b.HEADER_BYTES :])
+    count = bytearray(b.pack_batch(header._replace(records_count=2), body))
     assert refused(count).code is ErrorCode.INVALID_RECORD
 
 
 def test_trap_25_and_26_records_at_fault_are_named() -> None:
     items = [r.NewRecord(b"k", b"v", NOW), r.NewRecord(None, b"v", NOW), r.NewRecord(b"k", b"v", NOW + 10**7)]
-    error = refused(bytearray(r.build(items)))
+    error = refused(bytearray(r.build_batch(items)))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(error, InvalidRecords)
+    assert isinstance(error, RecordValidationError)
     assert [index for index, _ in error.record_errors] == [2]
-    error = refused(bytearray(r.build(items[:2])), LogSettings(compact=True))
-    assert isinstance(error, InvalidRecords)
+    error = refused(bytearray(r.build_batch(items[:2])), LogConfig(compact=True))
+    assert isinstance(error, RecordValidationError)
     assert [index for index, _ in error.record_errors] == [1]
 
 
 def test_trap_24_another_compression_type_recompresses() -> None:
-    log = new_log(memory_disk().session(), LogSettings(codec=Codec.ZSTD))
-    log.append_as_leader(a_batch(0, codec=Codec.GZIP), 0, NOW)
+    log = new_log(memory_disk().session(), LogConfig(compression_type=CompressionType.ZSTD))
+    log.append_as_leader(make_batch(0, codec=CompressionType.GZIP), 0, NOW)
     header, _ = next(log.batches())
-    assert header.attributes & 7 == Codec.ZSTD
-    assert values(log) == expected(3)
+    assert header.attributes & 7 == CompressionType.ZSTD
+    assert record_values(log) == expected_values(3)
 
 
 def test_log_append_time_is_the_brokers() -> None:
-    log = new_log(memory_disk().session(), LogSettings(log_append_time=True))
-    done = log.append_as_leader(a_batch(0), 0, 5_000_000)
+    log = new_log(memory_disk().session(), LogConfig(log_append_time=True))
+    done = log.append_as_leader(make_batch(0), 0, 5_000_000)
     assert done.log_append_time_ms == 5_000_000
     header, raw = next(log.batches())
     assert b.crc_matches(raw, header)
-    assert {x.timestamp_ms for x in r.iterate(raw, header)} == {5_000_000}
+    assert {x.timestamp_ms for x in r.iterate_records(raw, header)} == {5_000_000}
 
 
 def control(producer_id: int, kind: int) -> bytearray:
@@ -198,77 +198,77 @@ def control(producer_id: int, kind: int) -> bytearray:
 
     record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), NOW)
     attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
-    return bytearray(r.build([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
+    return bytearray(r.build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
 
 
 def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
     disk = memory_disk().session()
-    log = new_log(disk, LogSettings())
+    log = new_log(disk, LogConfig())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
-    log.append_as_leader(a_batch(0, producer_id=1, **txn), 0, NOW, txn=UNASKED)
-    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW, txn=UNASKED)
+    log.append_as_leader(make_batch(0, producer_id=1, **txn), 0, NOW, txn=UNVERIFIED_TXN)
+    log.append_as_leader(make_batch(3, producer_id=2, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
-    log.append_as_leader(control(1, 0), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(control(1, 0), 0, NOW, AppendOrigin.COORDINATOR)
     assert log.last_stable_offset == 0, "the marker is not below the high watermark yet"
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 3
-    log.append_as_leader(control(2, 1), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(control(2, 1), 0, NOW, AppendOrigin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 8
-    assert [tuple(a) for a in log.aborted_between(0, 8)] == [(1, 0, 6, 3)]
-    assert log.aborted_between(7, 8) == []
-    again = reopened(disk, LogSettings())
+    assert [tuple(a) for a in log.collect_aborted_txns(0, 8)] == [(1, 0, 6, 3)]
+    assert log.collect_aborted_txns(7, 8) == []
+    again = reopen_log(disk, LogConfig())
     again.set_high_watermark(8)
-    assert again.aborted_between(0, 8) == log.aborted_between(0, 8)
+    assert again.collect_aborted_txns(0, 8) == log.collect_aborted_txns(0, 8)
     assert again.last_stable_offset == 8
 
 
 def test_truncation_forgets_records_epochs_and_producers() -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 90, 3):
-        log.append_as_leader(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
+        log.append_as_leader(make_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
     log.truncate_to(40, NOW)
     assert log.log_end_offset == 39 or log.log_end_offset == 40
     log.truncate_to(30, NOW)
-    assert values(log) == expected(30)
+    assert record_values(log) == expected_values(30)
     assert log.epochs.entries == [(0, 0)]
-    log.append_as_leader(a_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
-    assert values(log) == expected(33)
+    log.append_as_leader(make_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
+    assert record_values(log) == expected_values(33)
 
 
 def test_trap_44_epochs_tell_where_they_ended() -> None:
     log = new_log(memory_disk().session())
-    fill(log, 2, epoch=0)
-    fill(log, 3, epoch=2)
-    assert log.epochs.end_offset_of(0, log.log_end_offset) == (0, 6)
-    assert log.epochs.end_offset_of(1, log.log_end_offset) == (0, 6)
-    assert log.epochs.end_offset_of(2, log.log_end_offset) == (2, 15)
-    assert log.epochs.end_offset_of(9, log.log_end_offset) == (-1, -1)
+    append_batches(log, 2, epoch=0)
+    append_batches(log, 3, epoch=2)
+    assert log.epochs.end_offset_for(0, log.log_end_offset) == (0, 6)
+    assert log.epochs.end_offset_for(1, log.log_end_offset) == (0, 6)
+    assert log.epochs.end_offset_for(2, log.log_end_offset) == (2, 15)
+    assert log.epochs.end_offset_for(9, log.log_end_offset) == (-1, -1)
 
 
 def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    fill(log, 60)
-    log.raise_start(100)
-    log.drop_below_start(NOW)
+    append_batches(log, 60)
+    log.maybe_increment_log_start_offset(100)
+    log.delete_segments_below_start(NOW)
     assert log.log_start_offset == 100
-    assert log.bases[0] <= 100 < log.bases[1]
+    assert log.base_offsets[0] <= 100 < log.base_offsets[1]
     with pytest.raises(ProtocolError):
         log.read(99, 100, 180, at_least_one=True)
-    assert [offset for offset, _ in values(log) if offset >= 100] == list(range(100, 180))
-    again = reopened(memory.session())
-    assert again.log_start_offset == again.bases[0], "without its checkpoint the log starts at its first segment"
+    assert [offset for offset, _ in record_values(log) if offset >= 100] == list(range(100, 180))
+    again = reopen_log(memory.session())
+    assert again.log_start_offset == again.base_offsets[0], "without its checkpoint the log starts at its first segment"
     assert again.log_end_offset == 180
-    assert not log.raise_start(50), "never back"
+    assert not log.maybe_increment_log_start_offset(50), "never back"
 
 
 def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transaction_is_open() -> None:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
-    log.append_as_leader(a_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
-    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW, txn=UNASKED)
+    log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.append_as_leader(make_batch(3, producer_id=2, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.producers.expire(NOW + 20_000, 10_000)
     assert sorted(log.producers.producers) == [1, 2], "both wrote since the last sweep"
     log.producers.expire(NOW + 1000, 10_000)
@@ -280,11 +280,13 @@ def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transa
 def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
     spans = set()
     for jitter in (0, 5_000):
-        settings = LogSettings(segment_ms=10_000, segment_jitter_ms=jitter)
+        settings = LogConfig(segment_ms=10_000, segment_jitter_ms=jitter)
         log = new_log(memory_disk().session(), settings)
         for step in range(200):
-            log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
-        gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.bases)}
+            log.append_as_leader(
+                bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500
+            )
+        gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.base_offsets)}
         if jitter == 0:
             assert gaps == {10_500}
         else:
@@ -297,11 +299,11 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
 @pytest.mark.parametrize("magic", [2, 1, 9])
 def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(length: int, magic: int) -> None:
     """A length of -12 is a batch of no bytes at all: a search that believes it never gets behind it."""
-    log = new_log(memory_disk().session(), LogSettings())
-    fill(log, 3)
-    size = log.active.size_bytes // 3
-    log.active.file.pwrite(struct.pack(">i", length), size + 8)
-    log.active.file.pwrite(bytes([magic]), size + 16)
+    log = new_log(memory_disk().session(), LogConfig())
+    append_batches(log, 3)
+    size = log.active_segment.size_bytes // 3
+    log.active_segment.file.pwrite(struct.pack(">i", length), size + 8)
+    log.active_segment.file.pwrite(bytes([magic]), size + 16)
     if magic == 1 and length == 48:
         return  # as long as an old message may be
     assert log.read(0, 10, 9, at_least_one=True) is not None
@@ -310,20 +312,20 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.bytes_between(8, 9) is None, "a fetch is answered at once, and told"
     with pytest.raises(WireError):
-        find_by_time(log, NOW + 8, 9)
+        find_offset_by_timestamp(log, NOW + 8, 9)
     with pytest.raises(WireError):
         list(log.batches(8))
     with pytest.raises(WireError):
-        list(log.active.scan(size))
+        list(log.active_segment.scan(size))
 
 
 def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings(segment_bytes=2000, index_interval_bytes=200))
-    fill(log, 60)
+    log = new_log(memory.session(), LogConfig(segment_bytes=2000, index_interval_bytes=200))
+    append_batches(log, 60)
     want = [(s.max_timestamp, s.max_timestamp_offset) for s in log.segments]
     log.close()
-    again = reopened(memory.session(), log.settings, clean=True)
+    again = reopen_log(memory.session(), log.config, clean=True)
     opened: list[str] = []
 
     def note(call: str, path: str) -> None:
@@ -332,7 +334,7 @@ def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
 
     again.disk.fault = note  # type: ignore[attr-defined]
     for segment in again.segments:
-        segment.measure()
+        segment.load_max_timestamp()
     assert [(s.max_timestamp, s.max_timestamp_offset) for s in again.segments] == want
     assert set(opened) <= {"timeindex"}
 
@@ -343,14 +345,14 @@ def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
 def test_a_time_index_whose_end_cannot_be_believed_is_made_anew(damage: bytes) -> None:
     memory = memory_disk()
     log = new_log(memory.session(), SMALL)
-    fill(log, 30)
+    append_batches(log, 30)
     want = log.segments[0].max_timestamp
     log.close()
-    again = reopened(memory.session(), clean=True)
+    again = reopen_log(memory.session(), clean=True)
     file = again.disk.open(again.segments[0].path + ".timeindex")
     file.truncate(0)
     file.pwrite(damage, 0)
-    again.segments[0].measure()
+    again.segments[0].load_max_timestamp()
     assert again.segments[0].max_timestamp == want
 
 
@@ -362,34 +364,34 @@ def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() ->
 
     assert right()
     for _ in range(60):
-        fill(log, 1)
+        append_batches(log, 1)
         assert right()
-    log.raise_start(50)
-    log.drop_below_start(NOW)
+    log.maybe_increment_log_start_offset(50)
+    log.delete_segments_below_start(NOW)
     assert right()
     for offset in (130, 100, 70):
         log.truncate_to(offset, NOW)
         assert right()
-    fill(log, 30)
+    append_batches(log, 30)
     assert right()
-    log.start_over_at(500, NOW)
+    log.truncate_fully_and_start_at(500, NOW)
     assert right()
 
 
 def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further() -> None:
-    log = new_log(memory_disk().session(), LogSettings(index_interval_bytes=1))
+    log = new_log(memory_disk().session(), LogConfig(index_interval_bytes=1))
     for sequence in range(20):
-        put(log, in_transaction(7, sequence))
-        put(log, marker(7, 0))
-    everything = log.aborted_between(0, 40)
+        append_committed(log, make_transactional_batch(7, sequence))
+        append_committed(log, make_marker(7, 0))
+    everything = log.collect_aborted_txns(0, 40)
     assert [a.first_offset for a in everything] == list(range(0, 40, 2))
     part = log.read(10, 300, 40, at_least_one=True)
     assert part is not None
-    got = [h.base_offset for _, h in b.iterate(part.read())]
-    told = [a.first_offset for a in log.aborted_in(part, 10)]
+    got = [h.base_offset for _, h in b.iterate_batches(part.read())]
+    told = [a.first_offset for a in log.aborted_txns_in_slice(part, 10)]
     assert told[0] == 10
     assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))
-    assert [a.first_offset for a in log.aborted_between(11, 15)] == [10, 12, 14]
+    assert [a.first_offset for a in log.collect_aborted_txns(11, 15)] == [10, 12, 14]
     whole = log.read(0, 1 << 20, 40, at_least_one=True)
     assert whole is not None
-    assert log.aborted_in(whole, 0) == everything
+    assert log.aborted_txns_in_slice(whole, 0) == everything

@@ -13,11 +13,11 @@ import pytest
 from crc32c import crc32c
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.producer_table import BatchInfo, Producer, ProducerTable
-from ottla.log.producers import ProducerStates
+from ottla.log.producer_table import BatchMetadata, ProducerStateEntry, ProducerTable
+from ottla.log.producers import ProducerStateManager
 from ottla.wire import batch as b
 from ottla.wire.batch import BatchHeader
-from ottla.wire.control import ControlType
+from ottla.wire.control import ControlRecordType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 TOP = 2**31 - 1
@@ -28,9 +28,9 @@ def header(pid: int, epoch: int, sequence: int, count: int = 1, time_ms: int = 0
     return BatchHeader(0, 49, 0, 2, 0, attributes, count - 1, time_ms, time_ms, pid, epoch, sequence, count)
 
 
-def known(*batches: tuple[int, int, int]) -> ProducerStates:
+def known(*batches: tuple[int, int, int]) -> ProducerStateManager:
     """Producer 1 has written these batches of (epoch, sequence, count), from offset 100 on."""
-    states, offset = ProducerStates(), 100
+    states, offset = ProducerStateManager(), 100
     for epoch, sequence, count in batches:
         states.update(header(1, epoch, sequence, count, offset), offset)
         offset += count
@@ -75,10 +75,10 @@ def test_sequences(
     states = known(*written)
     if isinstance(outcome, ErrorCode):
         with pytest.raises(ProtocolError) as caught:
-            states.check(header(1, *then))
+            states.check_batch(header(1, *then))
         assert caught.value.code is outcome
         return
-    found = states.check(header(1, *then))
+    found = states.check_batch(header(1, *then))
     if outcome is None:
         assert found is None
     else:
@@ -87,28 +87,28 @@ def test_sequences(
 
 
 def test_after_a_marker_alone_a_producer_begins_at_0_under_its_epoch() -> None:
-    states = ProducerStates()
-    states.end_transaction(header(1, 3, -1), 5, ControlType.COMMIT, 0)
-    assert states.producers[1] == Producer(3, (), 0, 0, -1)
-    assert states.check(header(1, 3, 0)) is None
+    states = ProducerStateManager()
+    states.end_transaction(header(1, 3, -1), 5, ControlRecordType.COMMIT, 0)
+    assert states.producers[1] == ProducerStateEntry(3, (), 0, 0, -1)
+    assert states.check_batch(header(1, 3, 0)) is None
     with pytest.raises(ProtocolError):
-        states.check(header(1, 3, 1))
+        states.check_batch(header(1, 3, 1))
 
 
 def test_a_marker_of_another_epoch_forgets_the_batches_and_one_of_the_same_does_not() -> None:
     for epoch, left in ((3, 2), (4, 0)):
         states = known((3, 0, 10), (3, 10, 10))
-        states.end_transaction(header(1, epoch, -1, time_ms=9), 120, ControlType.COMMIT, 7)
+        states.end_transaction(header(1, epoch, -1, time_ms=9), 120, ControlRecordType.COMMIT, 7)
         producer = states.producers[1]
         assert (producer.epoch, len(producer.batches), producer.coordinator_epoch) == (epoch, left, 7)
         assert producer.timestamp_ms == 9
 
 
-class Model:
+class ProducerStateModel:
     """The same, as plainly as it can be said."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[int, list[BatchInfo], int, int]] = {}
+        self.known: dict[int, tuple[int, list[BatchMetadata], int, int]] = {}
         self.open: dict[int, int] = {}
         self.ended: list[tuple[int, int]] = []
 
@@ -116,7 +116,7 @@ class Model:
         epoch, batches, coordinator, _ = self.known.get(h.producer_id, (h.producer_epoch, [], -1, 0))
         if epoch != h.producer_epoch:
             batches = []
-        batch = BatchInfo(h.last_sequence, offset + h.last_offset_delta, h.last_offset_delta, h.max_timestamp)
+        batch = BatchMetadata(h.last_sequence, offset + h.last_offset_delta, h.last_offset_delta, h.max_timestamp)
         self.known[h.producer_id] = (h.producer_epoch, [*batches, batch][-5:], coordinator, h.max_timestamp)
         if h.is_transactional:
             self.open.setdefault(h.producer_id, offset)
@@ -142,7 +142,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(8))
 def test_packed_rows_say_what_a_plain_model_says(seed: int) -> None:
     rng = random.Random(seed)
-    states, model, offset, high = ProducerStates(), Model(), 0, 0
+    states, model, offset, high = ProducerStateManager(), ProducerStateModel(), 0, 0
     for turn in range(1500):
         pid, epoch = rng.randrange(12) * 1000, rng.choice((0, 0, 0, 0, 1))
         count, sequence, time_ms = rng.randrange(1, 5), rng.choice((0, 7, TOP - 1)), rng.randrange(-(2**62), 2**62)
@@ -151,10 +151,10 @@ def test_packed_rows_say_what_a_plain_model_says(seed: int) -> None:
             states.update(h, offset)
             model.update(h, offset)
         else:
-            kind = rng.choice((ControlType.ABORT, ControlType.COMMIT))
+            kind = rng.choice((ControlRecordType.ABORT, ControlRecordType.COMMIT))
             stable = model.end(h, offset, turn)
             aborted = states.end_transaction(h, offset, kind, turn)
-            assert (aborted is not None) is (stable is not None and kind == ControlType.ABORT)
+            assert (aborted is not None) is (stable is not None and kind == ControlRecordType.ABORT)
             assert aborted is None or (aborted.producer_id, aborted.last_offset) == (pid, offset)
             assert aborted is None or aborted.last_stable_offset == stable
         offset += count
@@ -166,13 +166,16 @@ def test_packed_rows_say_what_a_plain_model_says(seed: int) -> None:
             if gone not in model.open:
                 del model.known[gone], states.producers[gone]
         assert dict(states.producers) == {
-            p: Producer(e, tuple(batches), t, c, model.open.get(p, -1)) for p, (e, batches, c, t) in model.known.items()
+            p: ProducerStateEntry(e, tuple(batches), t, c, model.open.get(p, -1))
+            for p, (e, batches, c, t) in model.known.items()
         }
-    again = ProducerStates.unpack(states.pack())
+    again = ProducerStateManager.unpack(states.pack())
     assert again.pack() == states.pack()
-    assert again.ongoing == model.open
+    assert again.ongoing_txns == model.open
     assert dict(again.producers) == {
-        p: Producer(e, tuple(batches[-1:]) and (batches[-1]._replace(timestamp_ms=t),), t, c, model.open.get(p, -1))
+        p: ProducerStateEntry(
+            e, tuple(batches[-1:]) and (batches[-1]._replace(timestamp_ms=t),), t, c, model.open.get(p, -1)
+        )
         for p, (e, batches, c, t) in model.known.items()
     }
 
@@ -186,13 +189,13 @@ def test_a_batch_very_far_behind_is_forgotten_rather_than_told_wrongly() -> None
 
 def test_a_producer_is_put_in_and_taken_out_whole() -> None:
     table = ProducerTable()
-    batches = tuple(BatchInfo(i * 10 + 9, i * 100 + 9, 9, 5) for i in range(5))
+    batches = tuple(BatchMetadata(i * 10 + 9, i * 100 + 9, 9, 5) for i in range(5))
     for pid in (1, 2, 3):
-        table[pid] = Producer(pid, batches[: pid + 2], 5, 6, 7)
+        table[pid] = ProducerStateEntry(pid, batches[: pid + 2], 5, 6, 7)
     del table[1]
-    assert dict(table) == {pid: Producer(pid, batches[: pid + 2], 5, 6, 7) for pid in (2, 3)}
-    table[3] = Producer(9)
-    assert table[3] == Producer(9)
+    assert dict(table) == {pid: ProducerStateEntry(pid, batches[: pid + 2], 5, 6, 7) for pid in (2, 3)}
+    table[3] = ProducerStateEntry(9)
+    assert table[3] == ProducerStateEntry(9)
     assert 1 not in table
     assert table.entry(1) is None
     with pytest.raises(KeyError):
@@ -211,8 +214,8 @@ EXPIRING = [
 
 @pytest.mark.parametrize(("what", "silent_ms", "first", "gone"), EXPIRING, ids=[row[0] for row in EXPIRING])
 def test_who_is_forgotten(what: str, silent_ms: int, first: int, gone: bool) -> None:
-    states = ProducerStates(ProducerTable())
-    states.producers[5] = Producer(0, (BatchInfo(0, 0, 0, 1000),), 1000, -1, first)
+    states = ProducerStateManager(ProducerTable())
+    states.producers[5] = ProducerStateEntry(0, (BatchMetadata(0, 0, 0, 1000),), 1000, -1, first)
     states.expire(1000 + silent_ms, 10)
     assert 5 in states.producers, "it wrote since the last sweep"
     states.expire(1000 + silent_ms, 10)
@@ -223,10 +226,10 @@ def test_a_sweep_pauses_and_forgets_each_silent_producer_though_others_come_mean
     states = known()
     for pid in range(100):
         states.update(header(pid, 0, 0, time_ms=0 if pid % 3 else 1000), pid)
-    for _ in states.producers.sweep(1000, 10, 7):
+    for _ in states.producers.expire_job(1000, 10, 7):
         pass
     pauses = 0
-    for _ in states.producers.sweep(1000, 10, 7):
+    for _ in states.producers.expire_job(1000, 10, 7):
         states.update(header(1000 + pauses, 0, 0), 1000 + pauses)
         pauses += 1
     assert pauses == 100 // 7
@@ -245,11 +248,13 @@ def test_the_bytes_of_a_snapshot() -> None:
 def test_a_producer_known_by_its_marker_only_has_no_batch_in_its_row() -> None:
     """``ProducerStateManager.writeSnapshot``: no sequence, no offset, a delta of 0."""
     table = ProducerTable()
-    table[7] = Producer(4, (), 55, 6, -1)
+    table[7] = ProducerStateEntry(4, (), 55, 6, -1)
     noted = ProducerTable()
-    noted.note_marker(7, 4, 6, 55)
-    assert bytes(table.rows) == bytes(noted.rows) == struct.pack(">qhiqiqiq", 7, 4, -1, -1, 0, 55, 6, -1)
-    assert noted[7] == Producer(4, (), 55, 6, -1)
+    noted.add_end_marker(7, 4, 6, 55)
+    assert (
+        bytes(table.snapshot_body) == bytes(noted.snapshot_body) == struct.pack(">qhiqiqiq", 7, 4, -1, -1, 0, 55, 6, -1)
+    )
+    assert noted[7] == ProducerStateEntry(4, (), 55, 6, -1)
 
 
 def signed(body: bytes, version: int = 1) -> bytes:
@@ -271,15 +276,15 @@ BAD = [
 @pytest.mark.parametrize("raw", BAD)
 def test_a_damaged_snapshot_is_not_believed(raw: bytes) -> None:
     with pytest.raises(CorruptFile):
-        ProducerStates.unpack(raw, "x")
+        ProducerStateManager.unpack(raw, "x")
 
 
 def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> None:
     tracemalloc.start()
-    states = ProducerStates()
+    states = ProducerStateManager()
     for turn in range(5):
         for pid in range(100_000):
-            states.producers.note_batch(10**6 + pid, 0, BatchInfo(turn, turn * 100_000 + pid, 0, 10**12), -1)
+            states.producers.add_batch(10**6 + pid, 0, BatchMetadata(turn, turn * 100_000 + pid, 0, 10**12), -1)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size <= 25 << 20
@@ -287,21 +292,21 @@ def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> No
 
 
 def test_behind_a_transaction_that_stays_open_nothing_is_kept_of_those_that_end() -> None:
-    states = ProducerStates()
+    states = ProducerStateManager()
     for pid in range(5):
         states.update(header(pid, 0, 0, txn=True), pid)
     for number in range(1000):
         states.update(header(7, 0, number, txn=True), 10 + 2 * number)
-        states.end_transaction(header(7, 0, -1), 11 + 2 * number, ControlType.COMMIT, 0)
+        states.end_transaction(header(7, 0, -1), 11 + 2 * number, ControlRecordType.COMMIT, 0)
         assert states.first_unstable_offset(12 + 2 * number) == 0
-        assert len(states._begun) <= 65
+        assert len(states._ongoing_heap) <= 65
     for pid in range(5):
         assert states.first_unstable_offset(3000 + pid) == pid
-        states.end_transaction(header(pid, 0, -1), 3000 + pid, ControlType.COMMIT, 0)
+        states.end_transaction(header(pid, 0, -1), 3000 + pid, ControlRecordType.COMMIT, 0)
     assert states.first_unstable_offset(4000) is None
 
 
-class Counting(dict[int, int]):
+class CountingTransactions(dict[int, int]):
     """Open transactions that count how often one is looked up."""
 
     looked_up = 0
@@ -311,14 +316,14 @@ class Counting(dict[int, int]):
         return super().get(pid, default)
 
 
-@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+@pytest.mark.parametrize("kind", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
 def test_an_end_among_many_open_transactions_costs_as_much_as_among_few(kind: int) -> None:
-    states = ProducerStates()
+    states = ProducerStateManager()
     for pid in range(1000):
         states.update(header(pid, 0, 0, txn=True), pid)
-    states.ongoing = counting = Counting(states.ongoing)
+    states.ongoing_txns = counting = CountingTransactions(states.ongoing_txns)
     told = [states.end_transaction(header(pid, 0, -1), 1000 + pid, kind, 0) for pid in range(1000)]
     assert counting.looked_up <= 6 * 1000
-    if kind == ControlType.ABORT:
+    if kind == ControlRecordType.ABORT:
         stable = [entry.last_stable_offset for entry in told if entry is not None]
         assert stable == [*range(1, 1000), 2000], "each was the oldest, and what follows it is the next that is open"

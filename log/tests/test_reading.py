@@ -7,34 +7,34 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.state import remove_files
 from ottla.log.tests.world import (
     COMPACTED,
     DIRECTORY,
     NOW,
-    a_batch,
-    in_transaction,
-    lay_down,
-    marker,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    opened,
-    put,
+    reopen_in_new_session,
+    write_segment_file,
 )
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-SIZE = len(a_batch(0))
+SIZE = len(make_batch(0))
 
 
 def three_segments() -> PartitionLog:
     """Three batches of three records in each of three segments: 0 to 26."""
-    log = new_log(memory_disk().session(), LogSettings(segment_bytes=3 * SIZE + 10, index_interval_bytes=0))
+    log = new_log(memory_disk().session(), LogConfig(segment_bytes=3 * SIZE + 10, index_interval_bytes=0))
     for _ in range(9):
-        log.append_as_leader(a_batch(0), 0, NOW)
+        log.append_as_leader(make_batch(0), 0, NOW)
     log.set_high_watermark(27)
-    assert log.bases == [0, 9, 18]
+    assert log.base_offsets == [0, 9, 18]
     return log
 
 
@@ -45,7 +45,7 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
         return None
     raw = part.read()
     assert len(raw) == len(part)
-    found = [h.base_offset for _, h in b.iterate(raw)]
+    found = [h.base_offset for _, h in b.iterate_batches(raw)]
     return found if len(raw) == len(found) * SIZE else len(raw)
 
 
@@ -101,7 +101,7 @@ def test_outside_the_log_nothing_is_read(offset: int) -> None:
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     log.check_readable(0)
     log.check_readable(27)
-    log.raise_start(10)
+    log.maybe_increment_log_start_offset(10)
     log.check_readable(10)
     with pytest.raises(ProtocolError):
         log.check_readable(9)
@@ -109,10 +109,10 @@ def test_outside_the_log_nothing_is_read(offset: int) -> None:
 
 def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_given() -> None:
     memory = memory_disk()
-    lay_down(memory, 0, [(0, 3), (9, 3)])
-    lay_down(memory, 20, [(20, 3)])
-    log = opened(memory, COMPACTED)
-    size = len(a_batch(0, 3))
+    write_segment_file(memory, 0, [(0, 3), (9, 3)])
+    write_segment_file(memory, 20, [(20, 3)])
+    log = reopen_in_new_session(memory, COMPACTED)
+    size = len(make_batch(0, 3))
     for offset, upper, at in ((3, 23, 9), (8, 23, 9), (12, 23, 20), (19, 23, 20)):
         part = log.read(offset, size, upper, at_least_one=True)
         assert part is not None
@@ -140,7 +140,7 @@ def test_damage_that_is_known_is_not_served(
     damage: list[tuple[int, int]], offset: int, found: list[int] | None
 ) -> None:
     log = three_segments()
-    log.segments[0].damage = damage
+    log.segments[0].damaged_ranges = damage
     if found is None:
         with pytest.raises(ProtocolError) as caught:
             first_offsets(log, offset, 10_000, 27, whole=True)
@@ -174,7 +174,7 @@ def test_bytes_between_counts_up_to_the_upper_offset_on_its_segment(offset: int,
 
 def test_bytes_between_below_the_log_start_are_none() -> None:
     log = three_segments()
-    log.raise_start(20)
+    log.maybe_increment_log_start_offset(20)
     assert log.bytes_between(19, 27) == 0
     assert log.bytes_between(20, 27) == 3 * SIZE
 
@@ -194,16 +194,16 @@ def test_batches_begin_with_the_one_that_holds_the_offset() -> None:
 
 
 TXNS: list[Callable[[PartitionLog], object]] = [
-    lambda log: put(log, in_transaction(1, 0)),  # 0
-    lambda log: put(log, in_transaction(2, 0)),  # 1
-    lambda log: put(log, marker(1, 0)),  # 2 aborts 0
+    lambda log: append_committed(log, make_transactional_batch(1, 0)),  # 0
+    lambda log: append_committed(log, make_transactional_batch(2, 0)),  # 1
+    lambda log: append_committed(log, make_marker(1, 0)),  # 2 aborts 0
     lambda log: log.roll(NOW),
-    lambda log: put(log, in_transaction(1, 1)),  # 3
-    lambda log: put(log, marker(2, 0)),  # 4 aborts 1
+    lambda log: append_committed(log, make_transactional_batch(1, 1)),  # 3
+    lambda log: append_committed(log, make_marker(2, 0)),  # 4 aborts 1
     lambda log: log.roll(NOW),
-    lambda log: put(log, marker(1, 0)),  # 5 aborts 3
-    lambda log: put(log, in_transaction(3, 0)),  # 6
-    lambda log: put(log, marker(3, 1)),  # 7 commits
+    lambda log: append_committed(log, make_marker(1, 0)),  # 5 aborts 3
+    lambda log: append_committed(log, make_transactional_batch(3, 0)),  # 6
+    lambda log: append_committed(log, make_marker(3, 1)),  # 7 commits
 ]
 
 
@@ -224,23 +224,23 @@ TXNS: list[Callable[[PartitionLog], object]] = [
     ],
 )
 def test_aborted_between(offset: int, upper: int, found: list[int]) -> None:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     for step in TXNS:
         step(log)
-    assert [entry.first_offset for entry in log.aborted_between(offset, upper)] == found
+    assert [entry.first_offset for entry in log.collect_aborted_txns(offset, upper)] == found
 
 
 def test_the_stable_offset_ends_before_the_oldest_open_transaction_and_never_below_the_log_start() -> None:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     stable = []
     for step in TXNS:
         step(log)
         stable.append(log.last_stable_offset)
     assert stable == [0, 0, 1, 1, 1, 3, 3, 6, 6, 8]
-    put(log, in_transaction(4, 0))
-    put(log, in_transaction(5, 0))
+    append_committed(log, make_transactional_batch(4, 0))
+    append_committed(log, make_transactional_batch(5, 0))
     assert log.last_stable_offset == 8
-    log.raise_start(9)
+    log.maybe_increment_log_start_offset(9)
     assert log.last_stable_offset == 9
     assert log.high_watermark == 10
 
@@ -250,34 +250,37 @@ def test_offsets_out_of_order_are_our_own_bug(start: int, high_watermark: int, e
     log = three_segments()
     log.log_start_offset, log.high_watermark, log.log_end_offset = start, high_watermark, end
     with pytest.raises(AssertionError, match=f"t-0: start {start}, high watermark {high_watermark}, end {end}"):
-        log.check_order()
+        log.check_offset_order()
 
 
 def test_the_high_watermark_goes_forward_and_never_beyond_the_end() -> None:
     log = new_log(memory_disk().session())
-    log.append_as_leader(a_batch(0), 0, NOW)
+    log.append_as_leader(make_batch(0), 0, NOW)
     assert [log.set_high_watermark(o) for o in (0, 2, 2, 1, 99, 99)] == [False, True, False, False, True, False]
     assert log.high_watermark == 3
-    assert not log.raise_start(0)
-    assert log.raise_start(2)
-    assert not log.raise_start(1)
-    assert log.raise_start(99)
+    assert not log.maybe_increment_log_start_offset(0)
+    assert log.maybe_increment_log_start_offset(2)
+    assert not log.maybe_increment_log_start_offset(1)
+    assert log.maybe_increment_log_start_offset(99)
     assert log.log_start_offset == 3
 
 
 def test_segments_that_end_below_the_start_are_retired_one_behind_the_other() -> None:
     log = three_segments()
-    log.raise_start(9)
-    log.drop_below_start(NOW)
-    assert log.bases == [9, 18]
-    assert {path.rpartition("/")[2] for _, path in log.retired} >= {f"{0:020d}.log.deleted", f"{0:020d}.index.deleted"}
-    due = {at for at, _ in log.retired}
-    assert due == {NOW + log.settings.file_delete_delay_ms}
-    remove_files(log.disk, log.take_retired(NOW + log.settings.file_delete_delay_ms - 1))
+    log.maybe_increment_log_start_offset(9)
+    log.delete_segments_below_start(NOW)
+    assert log.base_offsets == [9, 18]
+    assert {path.rpartition("/")[2] for _, path in log.retired_files} >= {
+        f"{0:020d}.log.deleted",
+        f"{0:020d}.index.deleted",
+    }
+    due = {at for at, _ in log.retired_files}
+    assert due == {NOW + log.config.file_delete_delay_ms}
+    remove_files(log.disk, log.pop_deletable_files(NOW + log.config.file_delete_delay_ms - 1))
     assert log.disk.exists(f"{DIRECTORY}/{0:020d}.log.deleted")
-    remove_files(log.disk, log.take_retired(NOW + log.settings.file_delete_delay_ms))
+    remove_files(log.disk, log.pop_deletable_files(NOW + log.config.file_delete_delay_ms))
     assert not [n for n in log.disk.listdir(DIRECTORY) if n.endswith(".deleted")]
-    assert log.retired == []
-    log.raise_start(27)
-    log.drop_below_start(NOW)
-    assert log.bases == [18], "the last one stays"
+    assert log.retired_files == []
+    log.maybe_increment_log_start_offset(27)
+    log.delete_segments_below_start(NOW)
+    assert log.base_offsets == [18], "the last one stays"

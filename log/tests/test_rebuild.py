@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import ProducerStates
-from ottla.log.rebuild import producers_below
-from ottla.log.settings import LogSettings
+from ottla.log.producers import ProducerStateManager
+from ottla.log.rebuild import producer_state_below_job
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import (
     NOW,
-    a_batch,
-    in_transaction,
-    marker,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    of_producer,
-    opened,
-    put,
+    reopen_in_new_session,
 )
 
 
@@ -35,12 +35,15 @@ def a_history(seed: int) -> PartitionLog:
         if chance.random() < 0.1:
             log.roll(NOW)
         if pid == 0:
-            put(log, a_batch(0, chance.randrange(1, 4)))
+            append_committed(log, make_batch(0, chance.randrange(1, 4)))
         elif pid in open_ids and chance.random() < 0.4:
-            put(log, marker(pid, chance.randrange(2)))
+            append_committed(log, make_marker(pid, chance.randrange(2)))
             open_ids.discard(pid)
         else:
-            put(log, in_transaction(pid, sequences[pid]) if pid > 2 else of_producer(pid, sequences[pid]))
+            append_committed(
+                log,
+                make_transactional_batch(pid, sequences[pid]) if pid > 2 else make_producer_batch(pid, sequences[pid]),
+            )
             sequences[pid] += 1
             if pid > 2:
                 open_ids.add(pid)
@@ -48,7 +51,7 @@ def a_history(seed: int) -> PartitionLog:
     return log
 
 
-def to_the_end(steps: Generator[None, None, ProducerStates | None]) -> tuple[int, ProducerStates | None]:
+def to_the_end(steps: Generator[None, None, ProducerStateManager | None]) -> tuple[int, ProducerStateManager | None]:
     """How many steps it took, and what came of it."""
     count = 0
     while True:
@@ -59,49 +62,49 @@ def to_the_end(steps: Generator[None, None, ProducerStates | None]) -> tuple[int
         count += 1
 
 
-def words(states: ProducerStates | None) -> Any:
+def words(states: ProducerStateManager | None) -> Any:
     assert states is not None
-    return states.pack(), states.ongoing
+    return states.pack(), states.ongoing_txns
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_producers_told_before_a_cut_are_those_found_after_it(seed: int) -> None:
     for offset in range(0, a_history(seed).log_end_offset, 3):
         log, other = a_history(seed), a_history(seed)
-        _, told = to_the_end(producers_below(log, offset))
+        _, told = to_the_end(producer_state_below_job(log, offset))
         assert words(log.producers) == words(other.producers), "nothing has changed yet"
         log.truncate_to(offset, NOW, told)
         other.truncate_to(offset, NOW)
         assert words(log.producers) == words(other.producers)
         assert log.last_stable_offset == other.last_stable_offset
-        assert [x.aborted for x in log.segments] == [x.aborted for x in other.segments]
+        assert [x.aborted_txns for x in log.segments] == [x.aborted_txns for x in other.segments]
 
 
 def of_one_segment(batches: int) -> PartitionLog:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     for sequence in range(batches):
-        put(log, of_producer(1, sequence))
+        append_committed(log, make_producer_batch(1, sequence))
     return log
 
 
 def test_they_are_told_a_few_batches_at_a_time() -> None:
     log = of_one_segment(200)
-    steps, _ = to_the_end(producers_below(log, log.log_end_offset - 1))
+    steps, _ = to_the_end(producer_state_below_job(log, log.log_end_offset - 1))
     assert steps >= 10
 
 
 @pytest.mark.parametrize("change", ["append", "roll", "start", "cut"])
 def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> None:
     log = of_one_segment(40)
-    steps = producers_below(log, log.log_end_offset)
+    steps = producer_state_below_job(log, log.log_end_offset)
     next(steps)
     match change:
         case "append":
-            put(log, of_producer(1, 40))
+            append_committed(log, make_producer_batch(1, 40))
         case "roll":
             log.roll(NOW)
         case "start":
-            log.raise_start(3)
+            log.maybe_increment_log_start_offset(3)
         case _:
             log.truncate_to(30, NOW)
     assert to_the_end(steps)[1] is None
@@ -111,17 +114,17 @@ def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> Non
 def test_a_cut_opens_a_transaction_again_whose_marker_goes_though_its_producer_was_forgotten(again: bool) -> None:
     """Else what it wrote counts as committed, also where the log was opened since, by a snapshot that names nobody."""
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings())
-    put(log, a_batch(0, 1))
-    put(log, in_transaction(7, 0))
+    log = new_log(memory.session(), LogConfig())
+    append_committed(log, make_batch(0, 1))
+    append_committed(log, make_transactional_batch(7, 0))
     end = log.log_end_offset
-    put(log, marker(7, 0))
+    append_committed(log, make_marker(7, 0))
     for _ in range(2):
         log.producers.expire(NOW * 10, 1)
     assert not log.producers.producers
     if again:
         log.close()
-        log = opened(memory, LogSettings(), clean=True, point=log.log_end_offset)
+        log = reopen_in_new_session(memory, LogConfig(), clean=True, point=log.log_end_offset)
     log.truncate_to(end, NOW)
     log.set_high_watermark(log.log_end_offset)
-    assert (log.producers.ongoing, log.last_stable_offset) == ({7: 1}, 1)
+    assert (log.producers.ongoing_txns, log.last_stable_offset) == ({7: 1}, 1)

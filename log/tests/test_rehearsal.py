@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.log.checkup import Verdict
+from ottla.log.checkup import PartitionReport
 from ottla.log.recovery import open_log
-from ottla.log.rehearsal import Rehearsal
-from ottla.log.tests.world import NOW, SMALL, fill, memory_disk, new_log
+from ottla.log.rehearsal import DryRunDisk
+from ottla.log.tests.world import NOW, SMALL, append_batches, memory_disk, new_log
 from ottla.world.disk import File
 from ottla.world.memory_disk import Session
 
@@ -18,13 +18,13 @@ def test_a_directory_removed_in_a_rehearsal_is_gone_there_and_whole_on_the_disk(
     for name in ("/d/t-0/a", "/d/t-0/inner/b", "/d/t-1/c"):
         disk.makedirs(name.rpartition("/")[0])
         disk.open(name, create=True).pwrite(b"x", 0)
-    rehearsal = Rehearsal(disk)
+    rehearsal = DryRunDisk(disk)
     rehearsal.open("/d/t-0/new", create=True)
     rehearsal.rmtree("/d/t-0")
     assert rehearsal.listdir("/d") == ["t-1"]
     assert not rehearsal.exists("/d/t-0/inner/b")
     assert not rehearsal.exists("/d/t-0/new")
-    assert {"/d/t-0/a", "/d/t-0/inner/b"} <= rehearsal.removed
+    assert {"/d/t-0/a", "/d/t-0/inner/b"} <= rehearsal.removed_files
     assert disk.exists("/d/t-0/a")
     assert disk.exists("/d/t-0/inner/b")
     assert rehearsal.exists("/d/t-1/c")
@@ -34,18 +34,18 @@ def test_a_file_is_changed_in_the_rehearsal_only() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     disk.open("/d/a", create=True).pwrite(b"0123456789", 0)
-    rehearsal = Rehearsal(disk)
+    rehearsal = DryRunDisk(disk)
     file = rehearsal.open("/d/a")
     assert (file.size(), file.pread(3, 8), file.pread(3, 20)) == (10, b"89", b"")
-    assert rehearsal.changed == set()
+    assert rehearsal.changed_files == set()
     file.truncate(10)
-    assert rehearsal.changed == set()
+    assert rehearsal.changed_files == set()
     file.truncate(6)
-    assert (file.size(), file.pread(10, 4), rehearsal.cut) == (6, b"45", {"/d/a": 4})
+    assert (file.size(), file.pread(10, 4), rehearsal.truncated_bytes) == (6, b"45", {"/d/a": 4})
     file.pwrite(b"xy", 5)
     assert file.pread(10, 0) == b"01234xy"
     file.truncate(2)
-    assert rehearsal.cut == {"/d/a": 9}
+    assert rehearsal.truncated_bytes == {"/d/a": 9}
     file.truncate(4)
     file.pwrite(b"z", 6)
     file.close()
@@ -54,7 +54,7 @@ def test_a_file_is_changed_in_the_rehearsal_only() -> None:
     rehearsal.rename("/d/a", "/d/b")
     assert rehearsal.listdir("/d") == ["b"]
     assert rehearsal.open("/d/b").pread(2, 0) == b"01"
-    assert rehearsal.changed == {"/d/a", "/d/b"}
+    assert rehearsal.changed_files == {"/d/a", "/d/b"}
     assert disk.open("/d/a").pread(20, 0) == b"0123456789"
 
 
@@ -62,7 +62,7 @@ def test_only_what_is_being_read_is_open() -> None:
     memory = memory_disk()
     disk = memory.session()
     log = new_log(disk)
-    fill(log, 60)
+    append_batches(log, 60)
     log.close()
     most, now = [0], [0]
     real_open = disk.open
@@ -77,7 +77,7 @@ def test_only_what_is_being_read_is_open() -> None:
             now[0] -= 1
             real_close()
 
-        return Counted(file, close)
+        return CloseCountingFile(file, close)
 
     disk.open = counted  # type: ignore[method-assign, assignment]
     for clean in (True, False):
@@ -89,7 +89,7 @@ def test_only_what_is_being_read_is_open() -> None:
     assert most[0] <= 3
 
 
-class Counted:
+class CloseCountingFile:
     """A file that tells of its closing."""
 
     def __init__(self, file: File, close: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class Counted:
         return getattr(self._file, name)
 
 
-def check_one(disk: Session, path: str) -> list[Verdict]:
+def check_one(disk: Session, path: str) -> list[PartitionReport]:
     from ottla.log import checkup
 
-    return [checkup._one(Rehearsal(disk), path, "t", 0, NOW, deep=True)]
+    return [checkup._check_partition(DryRunDisk(disk), path, "t", 0, NOW, deep=True)]

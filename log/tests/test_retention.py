@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import due_start, expired, newest_ms
-from ottla.log.settings import LogSettings
+from ottla.log.retention import count_expired_segments, log_start_after_retention, newest_record_ms
+from ottla.log.settings import LogConfig
 from ottla.log.state import remove_files
-from ottla.log.tests.world import NOW, a_batch, fill, memory_disk, new_log, reopened, values
+from ottla.log.tests.world import NOW, append_batches, make_batch, memory_disk, new_log, record_values, reopen_log
 from ottla.wire import records as r
 
 HOUR_MS = 3_600_000
@@ -21,16 +21,16 @@ def old_log(**settings: int | bool) -> PartitionLog:
     values = {"segment_bytes": 2000, "index_interval_bytes": 200, **settings}
     memory = memory_disk()
     memory.now_ms = lambda: NOW + HOUR_MS  # written long after the records' own time
-    log = new_log(memory.session(), LogSettings(**values))  # type: ignore[arg-type]
-    fill(log, 60)
+    log = new_log(memory.session(), LogConfig(**values))  # type: ignore[arg-type]
+    append_batches(log, 60)
     return log
 
 
 def retain(log: PartitionLog, now_ms: int) -> None:
-    start = due_start(log, now_ms)
+    start = log_start_after_retention(log, now_ms)
     if start is not None:
-        log.raise_start(start)
-        log.drop_below_start(NOW)
+        log.maybe_increment_log_start_offset(start)
+        log.delete_segments_below_start(NOW)
 
 
 def test_segments_go_when_their_newest_record_is_too_old() -> None:
@@ -39,34 +39,34 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
     assert log.log_start_offset == 0
     middle = log.segments[2].max_timestamp
     retain(log, middle + HOUR_MS + 1)
-    assert log.log_start_offset == log.bases[0] > 0
-    assert values(log)[0][0] == log.log_start_offset
+    assert log.log_start_offset == log.base_offsets[0] > 0
+    assert record_values(log)[0][0] == log.log_start_offset
 
 
 def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
     log = old_log(retention_ms=HOUR_MS)
     retain(log, NOW + 10 * HOUR_MS)
     assert log.log_start_offset == log.log_end_offset == 180
-    assert log.bases == [180]
+    assert log.base_offsets == [180]
     retain(log, NOW + 20 * HOUR_MS)
-    assert log.bases == [180], "an empty segment stays"
-    fill(log, 1)
-    assert [offset for offset, _ in values(log)] == [180, 181, 182]
+    assert log.base_offsets == [180], "an empty segment stays"
+    append_batches(log, 1)
+    assert [offset for offset, _ in record_values(log)] == [180, 181, 182]
 
 
 def test_trap_67_by_size_the_oldest_go_while_the_limit_is_still_reached() -> None:
     log = old_log(retention_bytes=5000, retention_ms=-1)
     retain(log, NOW)
     assert 5000 <= log.size_bytes < 5000 + 2000
-    assert values(log)[-1][0] == 179
+    assert record_values(log)[-1][0] == 179
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = old_log(retention_ms=HOUR_MS)
-    log.high_watermark = log.bases[2]
+    log.high_watermark = log.base_offsets[2]
     retain(log, NOW + 10 * HOUR_MS)
-    assert log.log_start_offset == log.bases[0]
-    assert log.bases[0] <= log.high_watermark
+    assert log.log_start_offset == log.base_offsets[0]
+    assert log.base_offsets[0] <= log.high_watermark
     assert log.log_end_offset == 180
 
 
@@ -74,15 +74,15 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
     log = old_log(retention_ms=HOUR_MS, delete=False, compact=True)
     retain(log, NOW + 10 * HOUR_MS)
     assert log.log_start_offset == 0
-    log.raise_start(100)
+    log.maybe_increment_log_start_offset(100)
     retain(log, NOW)
-    assert log.bases[0] <= 100 < log.bases[1]
+    assert log.base_offsets[0] <= 100 < log.base_offsets[1]
 
 
 def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
-    settings = LogSettings(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
+    settings = LogConfig(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
     log = new_log(memory_disk().session(), settings)
-    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -91,8 +91,8 @@ def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever
 
 
 def test_records_without_time_age_from_the_last_write() -> None:
-    log = new_log(memory_disk().session(), LogSettings(retention_ms=HOUR_MS))
-    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
+    log = new_log(memory_disk().session(), LogConfig(retention_ms=HOUR_MS))
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -103,23 +103,23 @@ def test_records_without_time_age_from_the_last_write() -> None:
 def test_after_retention_and_a_kill_the_log_is_whole() -> None:
     memory = memory_disk()
     memory.now_ms = lambda: NOW + HOUR_MS
-    log = new_log(memory.session(), LogSettings(segment_bytes=2000, retention_ms=HOUR_MS))
+    log = new_log(memory.session(), LogConfig(segment_bytes=2000, retention_ms=HOUR_MS))
     for start in range(0, 90, 3):
-        log.append_as_leader(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
+        log.append_as_leader(make_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
     log.set_high_watermark(90)
     retain(log, log.segments[1].max_timestamp + HOUR_MS + 1)
-    again = reopened(memory.session(), log.settings)
+    again = reopen_log(memory.session(), log.config)
     assert again.log_start_offset == log.log_start_offset > 0
     assert again.producers.producers[1].last_sequence == 89
-    assert values(again) == values(log)
+    assert record_values(again) == record_values(log)
 
 
 def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplog: pytest.LogCaptureFixture) -> None:
     far = NOW + 10_000 * HOUR_MS
     for claimed, kept in ((True, True), (False, False)):
         log = old_log(retention_ms=HOUR_MS, retention_by_claimed_time=claimed)
-        raw = r.build([r.NewRecord(b"k", b"v", far)])
-        log.settings = replace(log.settings, timestamp_after_max_ms=2**63 - 1)
+        raw = r.build_batch([r.NewRecord(b"k", b"v", far)])
+        log.config = replace(log.config, timestamp_after_max_ms=2**63 - 1)
         log.append_as_leader(bytearray(raw), 0, NOW)
         log.set_high_watermark(log.log_end_offset)
         log.roll(NOW)
@@ -132,25 +132,25 @@ def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplo
 
 def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyond_a_restart() -> None:
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings(segment_bytes=2000, file_delete_delay_ms=60_000))
-    fill(log, 60)
-    gone = log.bases[:2]
-    log.raise_start(log.bases[2])
-    log.drop_below_start(NOW)
+    log = new_log(memory.session(), LogConfig(segment_bytes=2000, file_delete_delay_ms=60_000))
+    append_batches(log, 60)
+    gone = log.base_offsets[:2]
+    log.maybe_increment_log_start_offset(log.base_offsets[2])
+    log.delete_segments_below_start(NOW)
 
     def deleted() -> set[int]:
         return {int(p.rpartition("/")[2][:20]) for p in memory.files if p.endswith(".log.deleted")}
 
     assert deleted() == set(gone)
-    remove_files(log.disk, log.take_retired(NOW + 59_999))
+    remove_files(log.disk, log.pop_deletable_files(NOW + 59_999))
     assert deleted() == set(gone)
-    remove_files(log.disk, log.take_retired(NOW + 60_000))
+    remove_files(log.disk, log.pop_deletable_files(NOW + 60_000))
     assert deleted() == set()
-    assert log.retired == []
-    log.raise_start(log.bases[1])
-    log.drop_below_start(NOW)
+    assert log.retired_files == []
+    log.maybe_increment_log_start_offset(log.base_offsets[1])
+    log.delete_segments_below_start(NOW)
     assert deleted()
-    reopened(memory.session(), log.settings)
+    reopen_log(memory.session(), log.config)
     assert deleted() == set()
 
 
@@ -173,20 +173,20 @@ AGES = [
 def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: bool, age: int) -> None:
     memory = memory_disk()
     memory.now_ms = lambda: written
-    settings = LogSettings(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
+    settings = LogConfig(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
     log = new_log(memory.session(), settings)
-    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", claimed)])), 0, NOW)
-    assert NOW - newest_ms(log, log.active, NOW) == age
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", claimed)])), 0, NOW)
+    assert NOW - newest_record_ms(log, log.active_segment, NOW) == age
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, HOUR_MS + 1])
 def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
     ahead_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = new_log(memory_disk().session(), LogSettings(timestamp_after_max_ms=2**62))
-    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
+    log = new_log(memory_disk().session(), LogConfig(timestamp_after_max_ms=2**62))
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
     for _ in range(2):
-        newest_ms(log, log.active, NOW)
+        newest_record_ms(log, log.active_segment, NOW)
     assert len(caplog.records) == (ahead_ms > HOUR_MS)
     if caplog.records:
         assert "t-0 holds a record that claims a time of 0.0 days after" in caplog.messages[0]
@@ -212,27 +212,27 @@ DUE = [
 
 @pytest.mark.parametrize(("what", "settings", "high", "start", "due"), DUE, ids=[row[0] for row in DUE])
 def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, start: int, due: int) -> None:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     for first in range(0, 8, 2):  # segments of two records at NOW + their offset, all of one size
-        log.append_as_leader(a_batch(first, 2), 0, NOW)
+        log.append_as_leader(make_batch(first, 2), 0, NOW)
         if first < 6:
             log.roll(NOW)
     log.set_high_watermark(high)
-    log.raise_start(start)
-    size = log.active.size_bytes
+    log.maybe_increment_log_start_offset(start)
+    size = log.active_segment.size_bytes
     if "retention_bytes" in settings:
         settings = {**settings, "retention_bytes": settings["retention_bytes"] * size}
-    log.update_settings(replace(log.settings, **settings))  # type: ignore[arg-type]
+    log.update_config(replace(log.config, **settings))  # type: ignore[arg-type]
     assert {s.size_bytes for s in log.segments} == {size}
-    assert expired(log, NOW + HOUR_MS + 3) == due
+    assert count_expired_segments(log, NOW + HOUR_MS + 3) == due
 
 
 def test_a_file_that_cannot_be_renamed_now_leaves_segments_and_their_bases_alike() -> None:
     session = memory_disk().session()
     log = new_log(session)
-    fill(log, 30)
-    log.raise_start(log.bases[2])
+    append_batches(log, 30)
+    log.maybe_increment_log_start_offset(log.base_offsets[2])
     session.fault = lambda what, path: OSError(errno.ENOMEM, "short") if what == "rename" else None
     with pytest.raises(OSError, match="short"):
-        log.drop_below_start(NOW)
-    assert [s.base_offset for s in log.segments] == log.bases
+        log.delete_segments_below_start(NOW)
+    assert [s.base_offset for s in log.segments] == log.base_offsets

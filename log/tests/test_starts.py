@@ -8,17 +8,17 @@ import random
 import pytest
 
 from ottla.log import checkpoints as c
-from ottla.log.starts import KEPT, StartsFile
+from ottla.log.starts import BACKUP_FILE, LogStartOffsetCheckpoint
 from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
-PATH, KEPT_PATH = f"/d/{c.LOG_STARTS}", f"/d/{KEPT}"
+PATH, KEPT_PATH = f"/d/{c.LOG_START_OFFSET_CHECKPOINT}", f"/d/{BACKUP_FILE}"
 HAD = {("t", number): 100 + number for number in range(300)}
 """Enough that the file has several sectors."""
 NEWER = {**HAD, ("u", 0): 7}
 SEEDS = range(60)
 
 
-class Stage:
+class LogStartFixture:
     def __init__(self, seed: int = 1) -> None:
         self.memory = MemoryDisk(random.Random(seed), lambda: 0)
         self.memory.holes = seed % 2 == 0
@@ -27,19 +27,19 @@ class Stage:
     def begin(self) -> dict[tuple[str, int], int]:
         self.disk: Session = self.memory.session()
         self.disk.makedirs("/d")
-        self.file = StartsFile(self.disk, "/d")
-        self.file.begin()
-        return dict(self.file.said)
+        self.file = LogStartOffsetCheckpoint(self.disk, "/d")
+        self.file.load()
+        return dict(self.file.offsets)
 
     def settle(self) -> None:
         """As the flusher does."""
-        self.file.settled(self.file.settling()())
+        self.file.complete_sync(self.file.prepare_sync()())
 
     def names(self) -> set[str]:
         return set(self.memory.files)
 
 
-def short(at: str, stage: Stage) -> None:
+def short(at: str, stage: LogStartFixture) -> None:
     """From now on a call fails for want of something."""
 
     def fault(what: str, path: str) -> OSError | None:
@@ -50,7 +50,7 @@ def short(at: str, stage: Stage) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_writing_that_was_torn_leaves_the_one_the_disk_had(seed: int) -> None:
-    stage = Stage(seed)
+    stage = LogStartFixture(seed)
     stage.file.write(HAD, sync=True, sync_dir=True)
     stage.file.write(NEWER, sync=False)
     stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
@@ -60,11 +60,11 @@ def test_a_writing_that_was_torn_leaves_the_one_the_disk_had(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_writing_that_was_settled_is_never_given_up_for_an_older_one(seed: int) -> None:
-    stage = Stage(seed)
+    stage = LogStartFixture(seed)
     stage.file.write(HAD, sync=True, sync_dir=True)
     stage.file.write(NEWER, sync=False)
     stage.settle()
-    assert stage.file.is_settled
+    assert stage.file.is_durable
     assert KEPT_PATH not in stage.names()
     stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
     stage.memory.lose_power()
@@ -74,7 +74,7 @@ def test_a_writing_that_was_settled_is_never_given_up_for_an_older_one(seed: int
 def test_after_a_kill_at_any_call_the_file_says_the_former_or_the_newer() -> None:
     calls = 0
     while True:
-        stage = Stage()
+        stage = LogStartFixture()
         stage.file.write(HAD, sync=True, sync_dir=True)
         left = calls
 
@@ -100,7 +100,7 @@ def test_after_a_kill_at_any_call_the_file_says_the_former_or_the_newer() -> Non
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_a_start_found_is_on_the_disk(seed: int) -> None:
-    stage = Stage(seed)
+    stage = LogStartFixture(seed)
     stage.file.write(HAD, sync=True, sync_dir=True)
     stage.file.write(NEWER, sync=False)
     assert stage.begin() == NEWER, "the process was killed"
@@ -110,41 +110,41 @@ def test_what_a_start_found_is_on_the_disk(seed: int) -> None:
 
 
 def test_what_is_written_while_the_disk_is_waited_for_is_not_settled_with_the_former() -> None:
-    stage = Stage()
+    stage = LogStartFixture()
     stage.file.write(HAD, sync=True, sync_dir=True)
     stage.file.write(NEWER, sync=False)
-    settle = stage.file.settling()
+    settle = stage.file.prepare_sync()
     stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    stage.file.settled(settle())
+    stage.file.complete_sync(settle())
     assert KEPT_PATH in stage.names()
-    assert not stage.file.is_settled
+    assert not stage.file.is_durable
 
 
 @pytest.mark.parametrize("at", ["open", "pwrite", "rename"])
 def test_a_writing_that_fails_leaves_what_was_said(at: str) -> None:
-    stage = Stage()
+    stage = LogStartFixture()
     stage.file.write(HAD, sync=True, sync_dir=True)
     short(at, stage)
     with pytest.raises(OSError, match="full"):
         stage.file.write(NEWER, sync=False)
     stage.disk.fault = None
-    assert stage.file.is_to_be_written(NEWER), "it is not in the file"
+    assert stage.file.needs_write(NEWER), "it is not in the file"
     assert stage.begin() == HAD
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_is_struck_off_for_sure_is_not_named_again_by_what_is_kept(seed: int) -> None:
     """A log of the same name is made anew: it would begin where the old one did."""
-    stage = Stage(seed)
+    stage = LogStartFixture(seed)
     stage.file.write(HAD, sync=True, sync_dir=True)
     stage.file.write(NEWER, sync=False)
-    assert set(stage.file.kept) == set(HAD), "whose names may come back"
+    assert set(stage.file.backup_partitions) == set(HAD), "whose names may come back"
     gone = dict(NEWER)
     del gone["t", 5]
     stage.file.write(gone, sync=False)
-    assert stage.file.is_to_be_written(gone), "what is kept names it still"
+    assert stage.file.needs_write(gone), "what is kept names it still"
     stage.file.write(gone, sync=True)
-    assert not stage.file.kept
+    assert not stage.file.backup_partitions
     stage.disk.fsync_dir("/d")  # with the name of the new log
     stage.file.write({**gone, ("u", 1): 8}, sync=False)
     stage.memory.lose_power()
@@ -152,8 +152,8 @@ def test_who_is_struck_off_for_sure_is_not_named_again_by_what_is_kept(seed: int
 
 
 def test_nothing_is_kept_before_there_was_anything() -> None:
-    stage = Stage()
+    stage = LogStartFixture()
     stage.file.write(HAD, sync=False)
     assert stage.names() == {PATH}
-    assert not stage.file.is_settled
+    assert not stage.file.is_durable
     assert stage.begin() == HAD

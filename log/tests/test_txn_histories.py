@@ -11,19 +11,19 @@ from typing import NamedTuple
 import pytest
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, a_batch, memory_disk, new_log, opened
-from ottla.log.validate import Origin
-from ottla.log.verification import Txn
+from ottla.log.settings import LogConfig
+from ottla.log.tests.world import NOW, make_batch, memory_disk, new_log, reopen_in_new_session
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import TxnAppendContext
 from ottla.wire import batch as b
-from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
+from ottla.wire.control import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-TINY = LogSettings(segment_bytes=600, index_interval_bytes=100)
+TINY = LogConfig(segment_bytes=600, index_interval_bytes=100)
 PIDS = (1, 2, 3)
 
 
-class Said(NamedTuple):
+class WrittenBatch(NamedTuple):
     """One batch: who wrote it, and what it was (``data``, ``plain``, or the kind of a marker)."""
 
     offset: int
@@ -33,11 +33,11 @@ class Said(NamedTuple):
     what: str | int
 
 
-class Model:
+class TransactionModel:
     """Every batch there is, and nothing else."""
 
     def __init__(self) -> None:
-        self.batches: list[Said] = []
+        self.batches: list[WrittenBatch] = []
         self.high_watermark = 0
         self.start = 0
 
@@ -65,11 +65,11 @@ class Model:
         unstable = (f for _, f, last, _ in self.transactions() if last is None or last >= self.high_watermark)
         return max(min([*unstable, self.high_watermark]), self.start)
 
-    def fates(self) -> list[tuple[Said, bool]]:
+    def fates(self) -> list[tuple[WrittenBatch, bool]]:
         """Each batch of an ended transaction that is still there, and whether it was aborted."""
         ended = [(pid, first, last, kind) for pid, first, last, kind in self.transactions() if last is not None]
         return [
-            (said, kind == ControlType.ABORT)
+            (said, kind == ControlRecordType.ABORT)
             for said in self.batches
             if said.what == "data" and said.offset >= self.start
             for pid, first, last, kind in ended
@@ -77,21 +77,21 @@ class Model:
         ]
 
 
-class History:
+class TransactionHistory:
     """A log and its model, and what may happen to both."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.memory = memory_disk(seed)
         self.log: PartitionLog = new_log(self.memory.session(), TINY)
-        self.model = Model()
+        self.model = TransactionModel()
 
     def step(self) -> None:
         steps = [self.write] * 8 + [self.end] * 5 + [self.plain] * 2 + [self.commit] * 5
         self.rng.choice([*steps, self.refused, self.cut, self.stop, self.crash, self.delete])()
 
     def _note(self, size: int, pid: int, epoch: int, what: str | int) -> None:
-        self.model.batches.append(Said(self.log.log_end_offset - size, size, pid, epoch, what))
+        self.model.batches.append(WrittenBatch(self.log.log_end_offset - size, size, pid, epoch, what))
 
     def _next_sequence(self, pid: int, epoch: int) -> int:
         """Where the log expects a producer to go on; of one whose records are gone it may know less than was there."""
@@ -102,23 +102,25 @@ class History:
         pid, size = self.rng.choice(PIDS), self.rng.randint(1, 3)
         epoch = self.model.epoch(pid)
         sequence = self._next_sequence(pid, epoch)
-        guard = self.log.begin_verification(pid, epoch, sequence, NOW, bumps=False)
+        guard = self.log.maybe_start_transaction_verification(pid, epoch, sequence, NOW, bumps=False)
         assert (guard is None) is self.model.is_open(pid)
         whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": sequence}
-        data = a_batch(0, size, attributes=b.TRANSACTIONAL_BIT, **whose)
-        self.log.append_as_leader(data, 0, NOW, txn=Txn(guard))
+        data = make_batch(0, size, attributes=b.TRANSACTIONAL_BIT, **whose)
+        self.log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(guard))
         self._note(size, pid, epoch, "data")
 
     def end(self) -> None:
-        pid, kind = self.rng.choice(PIDS), self.rng.choice([ControlType.ABORT, ControlType.COMMIT])
+        pid, kind = self.rng.choice(PIDS), self.rng.choice([ControlRecordType.ABORT, ControlRecordType.COMMIT])
         bumps = self.rng.random() < 0.5
         epoch = self.model.epoch(pid) + bumps
-        data = bytearray(end_of_transaction(TxnEnd(kind, 0), pid, epoch, NOW))
-        self.log.append_as_leader(data, 0, NOW, Origin.COORDINATOR, txn=Txn(version=2 if bumps else 1))
+        data = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), pid, epoch, NOW))
+        self.log.append_as_leader(
+            data, 0, NOW, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=2 if bumps else 1)
+        )
         self._note(1, pid, epoch, int(kind))
 
     def plain(self) -> None:
-        self.log.append_as_leader(a_batch(0, 2), 0, NOW)
+        self.log.append_as_leader(make_batch(0, 2), 0, NOW)
         self._note(2, -1, -1, "plain")
 
     def refused(self) -> None:
@@ -127,14 +129,16 @@ class History:
         epoch = self.model.epoch(pid)
         whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": self._next_sequence(pid, epoch)}
         is_open = self.model.is_open(pid)
-        data = a_batch(0, 1, attributes=0 if is_open else b.TRANSACTIONAL_BIT, **whose)
+        data = make_batch(0, 1, attributes=0 if is_open else b.TRANSACTIONAL_BIT, **whose)
         with pytest.raises(ProtocolError) as raised:
             self.log.append_as_leader(data, 0, NOW)
         assert raised.value.code is ErrorCode.INVALID_TXN_STATE
         if is_open:
-            late = bytearray(end_of_transaction(TxnEnd(0, 0), pid, epoch, NOW))
+            late = bytearray(build_end_transaction_batch(EndTransactionMarker(0, 0), pid, epoch, NOW))
             with pytest.raises(ProtocolError) as raised:
-                self.log.append_as_leader(late, 0, NOW, Origin.COORDINATOR, txn=Txn(version=2))
+                self.log.append_as_leader(
+                    late, 0, NOW, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=2)
+                )
             assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
     def commit(self) -> None:
@@ -155,13 +159,13 @@ class History:
     def stop(self) -> None:
         point = self.log.log_end_offset
         self.log.close()
-        self.log = opened(self.memory, TINY, clean=True, point=point, start=self.model.start)
+        self.log = reopen_in_new_session(self.memory, TINY, clean=True, point=point, start=self.model.start)
         self._reopened()
 
     def crash(self) -> None:
-        self.log.abandon()
-        point = self.rng.choice([0, *self.log.bases])
-        self.log = opened(self.memory, TINY, point=point, start=self.model.start)
+        self.log.set_offline()
+        point = self.rng.choice([0, *self.log.base_offsets])
+        self.log = reopen_in_new_session(self.memory, TINY, point=point, start=self.model.start)
         self._reopened()
 
     def _reopened(self) -> None:
@@ -178,16 +182,16 @@ class History:
     def delete(self) -> None:
         """Records below the stable offset go, whole segments with them."""
         offset = self.rng.randint(self.model.start, self.model.last_stable_offset())
-        if self.log.raise_start(offset):
+        if self.log.maybe_increment_log_start_offset(offset):
             self.model.start = offset
 
     def check(self) -> None:
         log, model = self.log, self.model
         assert (log.log_end_offset, log.high_watermark) == (model.end, model.high_watermark)
         assert log.last_stable_offset == model.last_stable_offset()
-        assert log.producers.ongoing == {p: first for p, first, last, _ in model.transactions() if last is None}
+        assert log.producers.ongoing_txns == {p: first for p, first, last, _ in model.transactions() if last is None}
         low, high = sorted(self.rng.randint(model.start, model.end) for _ in range(2))
-        found = log.aborted_between(low, high)
+        found = log.collect_aborted_txns(low, high)
         assert len(found) == len(set(found))
         for said, is_aborted in model.fates():
             if low <= said.offset < high:
@@ -198,7 +202,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_stable_offset_and_the_aborted_transactions_are_what_the_batches_say(seed: int) -> None:
-    history = History(seed)
+    history = TransactionHistory(seed)
     for _ in range(150):
         history.step()
         history.check()

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.checkpoints import LEADER_EPOCHS
+from ottla.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from ottla.log.index import AbortedTxn
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import (
     DIRECTORY,
     NOW,
     SMALL,
-    in_transaction,
-    marker,
+    append_committed,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
     memory_disk,
     new_log,
-    of_producer,
-    opened,
-    put,
+    reopen_in_new_session,
 )
-from ottla.log.validate import Origin
+from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.memory_disk import Killed
@@ -38,8 +38,8 @@ def aborting(log: PartitionLog, count: int) -> None:
 def aborting_from(log: PartitionLog, first: int, count: int) -> None:
     for number in range(first, first + count):
         pid = number % 4
-        put(log, in_transaction(pid, number // 4))
-        put(log, marker(pid, number % 2))
+        append_committed(log, make_transactional_batch(pid, number // 4))
+        append_committed(log, make_marker(pid, number % 2))
 
 
 def test_full_transaction_index_recovery() -> None:
@@ -47,13 +47,13 @@ def test_full_transaction_index_recovery() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.aborted_between(0, log.log_end_offset)
+    want = log.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 30
     for path in [p for p in memory.files if p.endswith(".txnindex")]:
         del memory.files[path]
-    again = opened(memory)
+    again = reopen_in_new_session(memory)
     assert len(again.segments) > 3
-    assert again.aborted_between(0, again.log_end_offset) == want
+    assert again.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -> None:
@@ -65,8 +65,8 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
         log = new_log(memory.session())
         aborting(log, 60)
         log.flush()
-        want = log.aborted_between(0, log.log_end_offset)
-        memory.files[f"{DIRECTORY}/{LEADER_EPOCHS}"].data[:] = b"0"
+        want = log.collect_aborted_txns(0, log.log_end_offset)
+        memory.files[f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"
         left, session = target, memory.session()
 
         def fault(what: str, path: str) -> None:
@@ -80,8 +80,8 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
         try:
             open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=False, recovery_point=point)
         except Killed:
-            again = opened(memory, point=point)
-            assert again.aborted_between(0, point) == want, target
+            again = reopen_in_new_session(memory, point=point)
+            assert again.collect_aborted_txns(0, point) == want, target
             continue
         break
     assert target > 30
@@ -92,10 +92,10 @@ def test_recover_only_last_segment() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.aborted_between(0, log.log_end_offset)
-    memory.files.pop(f"{DIRECTORY}/{log.bases[-1]:020d}.txnindex", None)
-    again = opened(memory, point=log.bases[-1])
-    assert again.aborted_between(0, again.log_end_offset) == want
+    want = log.collect_aborted_txns(0, log.log_end_offset)
+    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-1]:020d}.txnindex", None)
+    again = reopen_in_new_session(memory, point=log.base_offsets[-1])
+    assert again.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_recover_last_segment_with_no_snapshots() -> None:
@@ -103,13 +103,13 @@ def test_recover_last_segment_with_no_snapshots() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.aborted_between(0, log.log_end_offset)
+    want = log.collect_aborted_txns(0, log.log_end_offset)
     producers = log.producers.pack()
-    memory.files.pop(f"{DIRECTORY}/{log.bases[-1]:020d}.txnindex", None)
+    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-1]:020d}.txnindex", None)
     for path in [p for p in memory.files if p.endswith(".snapshot")]:
         del memory.files[path]
-    again = opened(memory, point=log.bases[-1])
-    assert again.aborted_between(0, again.log_end_offset) == want
+    again = reopen_in_new_session(memory, point=log.base_offsets[-1])
+    assert again.collect_aborted_txns(0, again.log_end_offset) == want
     assert again.producers.pack() == producers
 
 
@@ -118,25 +118,25 @@ def test_recover_with_empty_active_segment() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.aborted_between(0, log.log_end_offset)
+    want = log.collect_aborted_txns(0, log.log_end_offset)
     log.roll(NOW)
-    memory.files.pop(f"{DIRECTORY}/{log.bases[-2]:020d}.txnindex", None)
-    again = opened(memory, point=log.bases[-2])
-    assert again.active.size_bytes == 0
-    assert again.aborted_between(0, again.log_end_offset) == want
+    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-2]:020d}.txnindex", None)
+    again = reopen_in_new_session(memory, point=log.base_offsets[-2])
+    assert again.active_segment.size_bytes == 0
+    assert again.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
     """testRecoverAfterNonMonotonicCoordinatorEpochWrite: a marker of an older coordinator epoch does not stop it."""
     memory = memory_disk()
     log = new_log(memory.session())
-    put(log, in_transaction(5, 0))
-    put(log, marker(5, 1, coordinator_epoch=5))
-    put(log, in_transaction(5, 1))
-    data = marker(5, 1, coordinator_epoch=3)
-    b.stamp(data, 0, 3, 0)
+    append_committed(log, make_transactional_batch(5, 0))
+    append_committed(log, make_marker(5, 1, coordinator_epoch=5))
+    append_committed(log, make_transactional_batch(5, 1))
+    data = make_marker(5, 1, coordinator_epoch=3)
+    b.set_offset_and_epoch(data, 0, 3, 0)
     log.append_as_follower(data, NOW)
-    again = opened(memory)
+    again = reopen_in_new_session(memory)
     assert again.log_end_offset == 4
     assert again.producers.producers[5].coordinator_epoch == 3
 
@@ -148,17 +148,17 @@ def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
         log = new_log(memory.session())
         aborting(log, 60)
         log.flush()
-        want = log.aborted_between(0, log.log_end_offset)
+        want = log.collect_aborted_txns(0, log.log_end_offset)
         point = log.recovery_point
         aborting_from(log, 60, 30)
         memory.session().fsync_dir("/data")
         memory.lose_power()
-        again = opened(memory, point=point)
+        again = reopen_in_new_session(memory, point=point)
         assert again.log_end_offset >= point
-        found = again.aborted_between(0, point)
+        found = again.collect_aborted_txns(0, point)
         assert [x for x in found if x.last_offset < point] == want, seed
         for segment in again.segments:
-            assert segment.time_index.last()[0] == segment.max_timestamp or segment is again.active
+            assert segment.time_index.last_entry()[0] == segment.max_timestamp or segment is again.active_segment
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -167,14 +167,14 @@ def test_a_transaction_index_that_cannot_be_read_is_told_again_by_the_batches(da
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.aborted_between(0, log.log_end_offset)
+    want = log.collect_aborted_txns(0, log.log_end_offset)
     log.close()
-    path = f"{DIRECTORY}/{log.bases[2]:020d}.txnindex"
+    path = f"{DIRECTORY}/{log.base_offsets[2]:020d}.txnindex"
     memory.files[path].data[:] = damage
-    again = opened(memory, clean=clean, point=log.log_end_offset)
-    assert path in again.notes[0]
-    assert again.aborted_between(0, again.log_end_offset) == want
-    assert opened(memory, point=log.log_end_offset).notes == []
+    again = reopen_in_new_session(memory, clean=clean, point=log.log_end_offset)
+    assert path in again.recovery_notes[0]
+    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    assert reopen_in_new_session(memory, point=log.log_end_offset).recovery_notes == []
 
 
 def test_one_that_goes_bad_later_hides_nothing() -> None:
@@ -182,11 +182,11 @@ def test_one_that_goes_bad_later_hides_nothing() -> None:
     log = new_log(memory.session())
     aborting(log, 60)
     log.flush()
-    log.park()
-    log.park()
-    memory.files[f"{DIRECTORY}/{log.bases[1]:020d}.txnindex"].data[:] = b"nonsense"
+    log.close_idle_files()
+    log.close_idle_files()
+    memory.files[f"{DIRECTORY}/{log.base_offsets[1]:020d}.txnindex"].data[:] = b"nonsense"
     with pytest.raises(ProtocolError) as error:
-        log.aborted_between(log.bases[1], log.log_end_offset)
+        log.collect_aborted_txns(log.base_offsets[1], log.log_end_offset)
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -195,38 +195,38 @@ def test_a_transaction_that_ended_below_the_log_start_is_not_open_again(point: i
     """A snapshot calls it open; its marker is not read any more, as records up to there were deleted."""
     memory = memory_disk()
     log = new_log(memory.session())
-    put(log, in_transaction(1, 0))
+    append_committed(log, make_transactional_batch(1, 0))
     log.roll(NOW)
-    put(log, marker(1, 1))
-    put(log, in_transaction(2, 0))
-    log.raise_start(2)
-    again = opened(memory, point=point, start=2)
+    append_committed(log, make_marker(1, 1))
+    append_committed(log, make_transactional_batch(2, 0))
+    log.maybe_increment_log_start_offset(2)
+    again = reopen_in_new_session(memory, point=point, start=2)
     again.set_high_watermark(3)
-    assert again.producers.ongoing == {2: 2}
+    assert again.producers.ongoing_txns == {2: 2}
     assert again.last_stable_offset == 2
 
 
 def test_a_cut_leaves_one_entry_for_a_transaction_that_began_below_the_log_start() -> None:
     """What is read anew begins at the log start: its abort is told already, and two entries of a marker are damage."""
     memory = memory_disk()
-    log = new_log(memory.session(), LogSettings())
+    log = new_log(memory.session(), LogConfig())
     for sequence in range(3):
-        put(log, in_transaction(1, sequence))
-    put(log, marker(1, 0))
+        append_committed(log, make_transactional_batch(1, sequence))
+    append_committed(log, make_marker(1, 0))
     aborting_from(log, 1, 2)
-    want = log.aborted_between(0, log.log_end_offset)
+    want = log.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 2
     assert want[0].first_offset == 0
-    log.raise_start(1)
-    put(log, of_producer(9, 0))
+    log.maybe_increment_log_start_offset(1)
+    append_committed(log, make_producer_batch(9, 0))
     log.truncate_to(log.log_end_offset - 1, NOW)
-    assert log.active.aborted == want
+    assert log.active_segment.aborted_txns == want
     log.close_files()
-    assert log.active.aborted == want, "as a file it is read: two of one marker are damage"
+    assert log.active_segment.aborted_txns == want, "as a file it is read: two of one marker are damage"
 
 
 def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None:
-    log = new_log(memory_disk().session(), LogSettings())
+    log = new_log(memory_disk().session(), LogConfig())
     aborting(log, 40)
     looked_at = 0
 
@@ -238,10 +238,10 @@ def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None
 
         __hash__ = AbortedTxn.__hash__
 
-    log.active.aborted[:] = [Entry(*entry) for entry in log.active.aborted]
+    log.active_segment.aborted_txns[:] = [Entry(*entry) for entry in log.active_segment.aborted_txns]
     log.truncate_to(log.log_end_offset - 1, NOW)
     assert looked_at == 0
-    assert len(log.aborted_between(0, log.log_end_offset)) == 20
+    assert len(log.collect_aborted_txns(0, log.log_end_offset)) == 20
 
 
 def all_forgotten(log: PartitionLog) -> None:
@@ -253,17 +253,17 @@ def all_forgotten(log: PartitionLog) -> None:
 
 def test_a_cut_once_all_producers_are_forgotten_brings_back_nothing_of_an_old_snapshot() -> None:
     log = new_log(memory_disk().session())
-    put(log, of_producer(9, 0))
-    put(log, in_transaction(1, 0))
+    append_committed(log, make_producer_batch(9, 0))
+    append_committed(log, make_transactional_batch(1, 0))
     log.roll(NOW)
-    put(log, marker(1, 1))
+    append_committed(log, make_marker(1, 1))
     for sequence in range(1, 4):
-        put(log, of_producer(9, sequence))
+        append_committed(log, make_producer_batch(9, sequence))
     all_forgotten(log)
     log.truncate_to(log.log_end_offset - 1, NOW)
-    assert log.producers.ongoing == {}, "its end lies below the cut"
+    assert log.producers.ongoing_txns == {}, "its end lies below the cut"
     assert log.last_stable_offset == log.high_watermark == log.log_end_offset
-    put(log, of_producer(9, 3), Origin.CLIENT)
+    append_committed(log, make_producer_batch(9, 3), AppendOrigin.CLIENT)
 
 
 @pytest.mark.parametrize("how", ["as it stands", "cut before", "opened again"])
@@ -271,18 +271,18 @@ def test_a_cut_below_the_end_of_a_transaction_opens_it_again_though_its_producer
     memory = memory_disk()
     log = new_log(memory.session())
     for pid in (8, 9):
-        put(log, of_producer(pid, 0))
-    put(log, in_transaction(1, 0))
-    put(log, marker(1, 1))
+        append_committed(log, make_producer_batch(pid, 0))
+    append_committed(log, make_transactional_batch(1, 0))
+    append_committed(log, make_marker(1, 1))
     for sequence in range(1, 4):
-        put(log, of_producer(9, sequence))
+        append_committed(log, make_producer_batch(9, sequence))
     if how == "opened again":
         log.close()
-        log = opened(memory, clean=True, point=log.log_end_offset)
+        log = reopen_in_new_session(memory, clean=True, point=log.log_end_offset)
         log.set_high_watermark(log.log_end_offset)
     all_forgotten(log)
     if how == "cut before":
         log.truncate_to(5, NOW)
     log.truncate_to(3, NOW)
-    assert log.producers.ongoing == {1: 2}
+    assert log.producers.ongoing_txns == {1: 2}
     assert log.last_stable_offset == 2

@@ -15,15 +15,15 @@ import pytest
 
 from ottla.log import validate as v
 from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW, memory_disk, new_log
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-PLAIN = LogSettings()
+PLAIN = LogConfig()
 WHOLE = replace(PLAIN, validate_records=True)
 COMPACT = replace(PLAIN, compact=True, delete=False)
 APPEND_TIME = replace(PLAIN, log_append_time=True)
@@ -39,12 +39,12 @@ HOUR_MS = 3_600_000
 def good(
     count: int = 3, key: bytes | None = b"k", value: bytes | None = b"v", time_ms: int = NOW, **more: int
 ) -> bytes:
-    return r.build([r.NewRecord(key, value, time_ms)] * count, **more)  # type: ignore[arg-type]
+    return r.build_batch([r.NewRecord(key, value, time_ms)] * count, **more)  # type: ignore[arg-type]
 
 
 def changed(raw: bytes, body: bytes | None = None, **fields: int) -> bytes:
     """A batch with another header or other record bytes, and the right checksum."""
-    return b.pack_header(b.parse_header(raw)._replace(**fields), raw[b.HEADER_BYTES :] if body is None else body)
+    return b.pack_batch(b.parse_header(raw)._replace(**fields), raw[b.HEADER_BYTES :] if body is None else body)
 
 
 def poked(raw: bytes, at: int, value: int) -> bytes:
@@ -63,7 +63,7 @@ def body_of(raw: bytes) -> bytes:
     return raw[b.HEADER_BYTES :]
 
 
-def outcome(raw: bytes, settings: LogSettings = PLAIN) -> tuple[ErrorCode, PartitionLog]:
+def outcome(raw: bytes, settings: LogConfig = PLAIN) -> tuple[ErrorCode, PartitionLog]:
     log = new_log(memory_disk().session(), settings)
     try:
         log.append_as_leader(bytearray(raw), 0, NOW)
@@ -178,12 +178,12 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
     ("-1 headers", one(8, 1), TAKEN, INVALID),
     *(
         (f"{codec.name} {what}", changed(good(codec=codec), body), code, whole)
-        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+        for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD)
         for what, body, code, whole in (
             ("garbage", b"\x07garbage garbage garbage", UNKNOWN, UNKNOWN),
-            ("nothing", b"", *((INVALID, INVALID) if codec is Codec.ZSTD else (UNKNOWN, UNKNOWN))),
+            ("nothing", b"", *((INVALID, INVALID) if codec is CompressionType.ZSTD else (UNKNOWN, UNKNOWN))),
             # which might well be the beginning of raw snappy
-            ("records as they are", body_of(good()), TAKEN if codec is Codec.SNAPPY else UNKNOWN, UNKNOWN),
+            ("records as they are", body_of(good()), TAKEN if codec is CompressionType.SNAPPY else UNKNOWN, UNKNOWN),
             ("of garbage", compress(codec, b"\x07garbage garbage garbage"), TAKEN, INVALID),
             ("and more within", compress(codec, body_of(good()) + b"zz"), TAKEN, INVALID),
             ("of two records for three", compress(codec, body_of(good(2))), TAKEN, INVALID),
@@ -191,7 +191,7 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
     ),
     *(
         (f"{codec.name} and more behind", changed(good(codec=codec), body_of(good(codec=codec)) + b"zz"), TAKEN, TAKEN)
-        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+        for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4)
     ),
 ]
 
@@ -207,7 +207,7 @@ LATE = NOW + HOUR_MS + 1
 AGED = replace(PLAIN, timestamp_before_max_ms=10)
 UNTIMELY = ErrorCode.INVALID_TIMESTAMP
 # (what, settings, batch, code, records at fault, attributes and times of what is written: base, max)
-TIMES: list[tuple[str, LogSettings, bytes, ErrorCode, list[int], tuple[int, int, int] | None]] = [
+TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, int] | None]] = [
     ("create time", PLAIN, good(), TAKEN, [], (0, NOW, NOW)),
     ("an hour ahead", PLAIN, good(time_ms=LATE - 1), TAKEN, [], (0, LATE - 1, LATE - 1)),
     ("later than that", PLAIN, good(2, time_ms=LATE), UNTIMELY, [0, 1], None),
@@ -234,7 +234,7 @@ TIMES: list[tuple[str, LogSettings, bytes, ErrorCode, list[int], tuple[int, int,
 )
 def test_times(
     what: str,
-    settings: LogSettings,
+    settings: LogConfig,
     raw: bytes,
     code: ErrorCode,
     at_fault: list[int],
@@ -242,7 +242,7 @@ def test_times(
 ) -> None:
     log = new_log(memory_disk().session(), settings)
     if written is None:
-        with pytest.raises(v.InvalidRecords) as caught:
+        with pytest.raises(v.RecordValidationError) as caught:
             log.append_as_leader(bytearray(raw), 0, NOW)
         assert caught.value.code is code
         assert [index for index, _ in caught.value.record_errors] == at_fault
@@ -252,12 +252,12 @@ def test_times(
     ((header, data),) = log.batches()
     assert (header.attributes, header.base_timestamp, header.max_timestamp) == written
     assert b.crc_matches(data, header)
-    assert log.active.max_timestamp == written[2]
+    assert log.active_segment.max_timestamp == written[2]
 
 
 def test_the_words_for_records_at_fault_are_kafkas() -> None:
-    def said(raw: bytes, settings: LogSettings) -> tuple[str, list[tuple[int, str | None]]]:
-        with pytest.raises(v.InvalidRecords) as caught:
+    def said(raw: bytes, settings: LogConfig) -> tuple[str, list[tuple[int, str | None]]]:
+        with pytest.raises(v.RecordValidationError) as caught:
             new_log(memory_disk().session(), settings).append_as_leader(bytearray(raw), 0, NOW)
         return caught.value.message, caught.value.record_errors
 
@@ -270,10 +270,10 @@ def test_the_words_for_records_at_fault_are_kafkas() -> None:
     )
     untimely = "One or more records have been rejected due to invalid timestamp"
     range_ = f"[{NOW - (2**63 - 1)}, {NOW + HOUR_MS}]"
-    mixed = r.build([r.NewRecord(None, b"v", LATE), r.NewRecord(b"k", b"v", LATE), r.NewRecord(b"k", b"v", NOW)])
+    mixed = r.build_batch([r.NewRecord(None, b"v", LATE), r.NewRecord(b"k", b"v", LATE), r.NewRecord(b"k", b"v", NOW)])
     late = f"Timestamp {LATE} of message with offset 1 is out of range. The timestamp should be within {range_}"
     assert said(mixed, COMPACT) == (untimely, [(0, keyless), (1, late)])
-    for codec, kind in ((Codec.NONE, "DefaultRecord"), (Codec.GZIP, "PartialDefaultRecord")):
+    for codec, kind in ((CompressionType.NONE, "DefaultRecord"), (CompressionType.GZIP, "PartialDefaultRecord")):
         claims = changed(good(1, None, b"vv", codec=codec), attributes=LAT | codec)
         assert said(claims, APPEND_TIME) == (
             untimely,
@@ -288,7 +288,7 @@ def test_the_words_for_records_at_fault_are_kafkas() -> None:
 
 
 def test_limits_of_size_in_kafkas_order() -> None:
-    settings = LogSettings(segment_bytes=1000, max_message_bytes=500)
+    settings = LogConfig(segment_bytes=1000, max_message_bytes=500)
     assert outcome(good(1, value=bytes(500 - 69)), settings)[0] is ErrorCode.MESSAGE_TOO_LARGE
     exact = good(1, value=bytes(500 - 71))
     assert len(exact) == 500
@@ -301,23 +301,33 @@ def test_limits_of_size_in_kafkas_order() -> None:
     assert outcome(exact, replace(settings, segment_bytes=500))[0] is TAKEN
     log = new_log(memory_disk().session(), of_segment)
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(bytearray(exact), 0, NOW, v.Origin.COORDINATOR)
+        log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
-    log = new_log(memory_disk().session(), LogSettings(max_message_bytes=499))
+    log = new_log(memory_disk().session(), LogConfig(max_message_bytes=499))
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(bytearray(exact), 0, NOW, v.Origin.COORDINATOR)
+        log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    log.append_as_leader(bytearray(exact), 0, NOW, v.Origin.RAFT)
+    log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.RAFT_LEADER)
     assert log.log_end_offset == 1, "max.message.bytes is not for raft"
 
 
-LOOKS: list[tuple[str, LogSettings, dict[str, int], bool]] = [
+LOOKS: list[tuple[str, LogConfig, dict[str, int], bool]] = [
     ("an ordinary topic", PLAIN, {}, False),
     ("compacted", COMPACT, {}, True),
     ("asked for", WHOLE, {}, True),
-    ("another codec", replace(PLAIN, codec=Codec.GZIP), {}, True),
-    ("the same codec", replace(PLAIN, codec=Codec.GZIP), {"attributes": Codec.GZIP}, False),
-    ("no codec where one was sent", replace(PLAIN, codec=Codec.NONE), {"attributes": Codec.ZSTD}, True),
+    ("another codec", replace(PLAIN, compression_type=CompressionType.GZIP), {}, True),
+    (
+        "the same codec",
+        replace(PLAIN, compression_type=CompressionType.GZIP),
+        {"attributes": CompressionType.GZIP},
+        False,
+    ),
+    (
+        "no codec where one was sent",
+        replace(PLAIN, compression_type=CompressionType.NONE),
+        {"attributes": CompressionType.ZSTD},
+        True,
+    ),
     ("an hour ahead", PLAIN, {"max_timestamp": LATE - 1}, False),
     ("later", PLAIN, {"max_timestamp": LATE}, True),
     ("later, in LogAppendTime", APPEND_TIME, {"max_timestamp": LATE}, False),
@@ -331,9 +341,9 @@ LOOKS: list[tuple[str, LogSettings, dict[str, int], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "settings", "fields", "must"), LOOKS, ids=[row[0] for row in LOOKS])
-def test_when_records_are_looked_at(what: str, settings: LogSettings, fields: dict[str, int], must: bool) -> None:
+def test_when_records_are_looked_at(what: str, settings: LogConfig, fields: dict[str, int], must: bool) -> None:
     header = b.parse_header(good())._replace(**fields)
-    assert v.must_look(header, settings, NOW) is must
+    assert v.needs_record_validation(header, settings, NOW) is must
 
 
 def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
@@ -341,12 +351,12 @@ def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
     plain = good(value=bytes(range(256)) * 300)
     for linked, code in ((True, UNKNOWN), (False, TAKEN)):
         body = lz4.frame.compress(body_of(plain), block_size=4, block_linked=linked)
-        for settings in (PLAIN, WHOLE, COMPACT, replace(PLAIN, codec=Codec.GZIP)):
-            assert outcome(changed(plain, body, attributes=Codec.LZ4), settings)[0] is code
+        for settings in (PLAIN, WHOLE, COMPACT, replace(PLAIN, compression_type=CompressionType.GZIP)):
+            assert outcome(changed(plain, body, attributes=CompressionType.LZ4), settings)[0] is code
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_what_a_producer_sends_is_never_taken_for_something_else(codec: CompressionType) -> None:
     rng = random.Random(codec)
     sizes: list[Callable[[], int]] = [lambda: 0, lambda: rng.randrange(3), lambda: rng.randrange(200), lambda: 40_000]
     for _ in range(300):
@@ -359,17 +369,17 @@ def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Codec) -
             )
             for _ in range(rng.choice((1, 1, 2, 20)))
         ]
-        raw = bytearray(r.build(items, codec=codec))
-        v.check_client_batch(raw, b.parse_header(raw), LogSettings(max_message_bytes=1 << 30), "t-0")
+        raw = bytearray(r.build_batch(items, codec=codec))
+        v.check_client_batch(raw, b.parse_header(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
 
 
 @pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
 def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
     """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
-    data = bytearray(r.build([r.NewRecord(None, b"v" * 20, NOW)] * 3))
+    data = bytearray(r.build_batch([r.NewRecord(None, b"v" * 20, NOW)] * 3))
     data[b.HEADER_BYTES] = size * 2 if size >= 0 else 1
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-    header = v.parse_single(data)
+    header = v.parse_single_batch(data)
     if taken:
         v.check_client_batch(data, header, PLAIN, "t-0")
     else:

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.settings import LogConfig
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.world.memory_disk import MemoryDisk, Session
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
 NOW = 1_000_000
-UNASKED = Txn(NOT_NEEDED)
+UNVERIFIED_TXN = TxnAppendContext(VERIFICATION_DISABLED)
 """Nobody asks a coordinator about these transactions."""
-SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 COMPACTED = replace(SMALL, compact=True, delete=False)
 
 
@@ -28,16 +28,16 @@ def memory_disk(seed: int = 1) -> MemoryDisk:
     return MemoryDisk(random.Random(seed), lambda: NOW)
 
 
-def new_log(disk: Session, settings: LogSettings = SMALL) -> PartitionLog:
+def new_log(disk: Session, settings: LogConfig = SMALL) -> PartitionLog:
     return create_log(disk, DIRECTORY, "t", 0, TOPIC_ID, settings, NOW)
 
 
-def reopened(disk: Session, settings: LogSettings = SMALL, *, clean: bool = False, point: int = 0) -> PartitionLog:
+def reopen_log(disk: Session, settings: LogConfig = SMALL, *, clean: bool = False, point: int = 0) -> PartitionLog:
     return open_log(disk, DIRECTORY, "t", 0, settings, NOW, clean=clean, recovery_point=point)
 
 
-def opened(
-    memory: MemoryDisk, settings: LogSettings = SMALL, *, clean: bool = False, point: int = 0, start: int = 0
+def reopen_in_new_session(
+    memory: MemoryDisk, settings: LogConfig = SMALL, *, clean: bool = False, point: int = 0, start: int = 0
 ) -> PartitionLog:
     """A log opened again, by a process of its own."""
     return open_log(
@@ -53,66 +53,68 @@ def opened(
     )
 
 
-def a_batch(first: int, count: int = 3, codec: Codec = Codec.NONE, **header: int) -> bytearray:
+def make_batch(first: int, count: int = 3, codec: CompressionType = CompressionType.NONE, **header: int) -> bytearray:
     """Records whose values say their number; timestamps grow with them."""
     items = [r.NewRecord(b"k%d" % i, b"v%d" % i * 10, NOW + i) for i in range(first, first + count)]
-    return bytearray(r.build(items, codec=codec, **header))  # type: ignore[arg-type]
+    return bytearray(r.build_batch(items, codec=codec, **header))  # type: ignore[arg-type]
 
 
-def fill(log: PartitionLog, batches: int, count: int = 3, epoch: int = 0) -> None:
+def append_batches(log: PartitionLog, batches: int, count: int = 3, epoch: int = 0) -> None:
     for _ in range(batches):
-        log.append_as_leader(a_batch(log.log_end_offset, count), epoch, NOW)
+        log.append_as_leader(make_batch(log.log_end_offset, count), epoch, NOW)
     log.set_high_watermark(log.log_end_offset)
 
 
-def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+def record_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [
         (record.offset, record.value)
         for header, raw in log.batches(log.log_start_offset)
         if not header.is_control
-        for record in r.iterate(raw, header)
+        for record in r.iterate_records(raw, header)
     ]
 
 
-def expected(end: int) -> list[tuple[int, bytes]]:
+def expected_values(end: int) -> list[tuple[int, bytes]]:
     return [(i, b"v%d" % i * 10) for i in range(end)]
 
 
-def offsets(log: PartitionLog) -> list[int]:
-    return [o for o, _ in values(log)]
+def record_offsets(log: PartitionLog) -> list[int]:
+    return [o for o, _ in record_values(log)]
 
 
-def lay_down(memory: MemoryDisk, base: int, batches: list[tuple[int, int]], suffix: str = "") -> None:
+def write_segment_file(memory: MemoryDisk, base: int, batches: list[tuple[int, int]], suffix: str = "") -> None:
     """A segment file as compaction leaves one: batches of (base offset, records), with holes between them."""
     disk = memory.session()
     disk.makedirs(DIRECTORY)
     raw = b""
     for offset, count in batches:
-        data = a_batch(0, count)
-        b.stamp(data, 0, offset, 0)
+        data = make_batch(0, count)
+        b.set_offset_and_epoch(data, 0, offset, 0)
         raw += bytes(data)
     disk.open(f"{DIRECTORY}/{base:020d}.log{suffix}", create=True).pwrite(raw, 0)
 
 
-def of_producer(pid: int, sequence: int, epoch: int = 0, **more: int) -> bytearray:
-    return a_batch(sequence, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **more)
+def make_producer_batch(pid: int, sequence: int, epoch: int = 0, **more: int) -> bytearray:
+    return make_batch(sequence, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **more)
 
 
-def marker(pid: int, kind: int, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+def make_marker(pid: int, kind: int, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
     """An abort (0) or commit (1) marker."""
     key = b"\x00\x00" + kind.to_bytes(2, "big")
     value = b"\x00\x00" + coordinator_epoch.to_bytes(4, "big")
     attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
     items = [r.NewRecord(key, value, NOW)]
-    raw = r.build(items, attributes=attributes, producer_id=pid, producer_epoch=epoch, base_sequence=-1)
+    raw = r.build_batch(items, attributes=attributes, producer_id=pid, producer_epoch=epoch, base_sequence=-1)
     return bytearray(raw)
 
 
-def in_transaction(pid: int, sequence: int) -> bytearray:
-    return of_producer(pid, sequence, attributes=b.TRANSACTIONAL_BIT)
+def make_transactional_batch(pid: int, sequence: int) -> bytearray:
+    return make_producer_batch(pid, sequence, attributes=b.TRANSACTIONAL_BIT)
 
 
-def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR, epoch: int = 0) -> int:
-    first = log.append_as_leader(data, epoch, NOW, origin, txn=UNASKED).first_offset
+def append_committed(
+    log: PartitionLog, data: bytearray, origin: AppendOrigin = AppendOrigin.COORDINATOR, epoch: int = 0
+) -> int:
+    first = log.append_as_leader(data, epoch, NOW, origin, txn=UNVERIFIED_TXN).first_offset
     log.set_high_watermark(log.log_end_offset)
     return first

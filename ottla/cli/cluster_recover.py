@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from ottla.controller import survivor
     from ottla.controller.raft.store import MetadataStore, StoreSettings
     from ottla.log.checkpoints import CorruptFile
-    from ottla.log.directory import DirectoryInUse, LogDirectory
+    from ottla.log.directory import LogDirectory, LogDirectoryInUse
     from ottla.wire.errors import WireError
     from ottla.world.this_machine import ThisMachine
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             raise survivor.CannotRecover(f"{directory.path}: there is no such directory")
         directory.lock()
         try:
-            identity = directory.read_identity()
+            identity = directory.read_meta_properties()
             if identity is None:
                 raise survivor.CannotRecover(f"{directory.path} belongs to no cluster")
             now_ms = machine.now_ms()
@@ -86,6 +86,6 @@ def run(options: argparse.Namespace) -> int:
             return 0
         finally:
             directory.unlock()
-    except (BadConfig, survivor.CannotRecover, DirectoryInUse, CorruptFile, WireError, OSError) as error:
+    except (BadConfig, survivor.CannotRecover, LogDirectoryInUse, CorruptFile, WireError, OSError) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadConfig) else 1

@@ -56,10 +56,10 @@ def run(arguments: list[str]) -> int:
     try:
         if options.source:
             from ottla.wire.apis import request_class
-            from ottla.wire.compiler import source
+            from ottla.wire.compiler import generated_source
 
             key, version = _api(options.source)
-            print(source(request_class(key), version, "decode"))
+            print(generated_source(request_class(key), version, "decode"))
             return 0
         if options.what is None:
             parser.error("what shall be decoded?")
@@ -76,7 +76,7 @@ def run(arguments: list[str]) -> int:
             spans = list(inspect.batch_spans(raw))
         else:
             spans = inspect.request_spans(raw)
-        for line in inspect.render(spans, raw):
+        for line in inspect.format_spans(spans, raw):
             print(line)
     except (WireError, ValueError, OSError) as error:
         print(f"ottla decode: {error}", file=sys.stderr)

@@ -15,7 +15,7 @@ from ottla.cli.settings import add_settings, configure, read_settings
 from ottla.controller.format import CannotFormat, Plan, Voter, format_directories, parse_voters
 from ottla.controller.levels import BadLevel, starting_levels
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import DirectoryInUse, LogDirectory
+from ottla.log.directory import LogDirectory, LogDirectoryInUse
 from ottla.wire.schema import Message
 from ottla.world.this_machine import ThisMachine
 
@@ -140,7 +140,7 @@ def run(arguments: list[str]) -> int:
     """Format; gives the exit status."""
     try:
         said = _format(parser().parse_args(arguments))
-    except (BadConfig, BadLevel, CannotFormat, DirectoryInUse, CorruptFile, OSError) as error:
+    except (BadConfig, BadLevel, CannotFormat, LogDirectoryInUse, CorruptFile, OSError) as error:
         print(f"ottla format: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadConfig) else 1
     print("\n".join(said) if said else "All of the log directories are already formatted.")

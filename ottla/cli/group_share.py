@@ -13,7 +13,7 @@ from ottla.cli.group_offsets import LATEST, At, offsets
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 
 SHARE_PARTITION = 2
 """FindCoordinator's word for a share partition."""
@@ -96,7 +96,7 @@ async def _stored(client: ClusterClient, group_id: str, topic_id: bytes, number:
     """What the share coordinator keeps of a partition; reading it changes nothing."""
     from ottla.wire.messages import read_share_group_state as rs
 
-    _, channel = await coordinator_of(client, f"{group_id}:{uuid_text(topic_id)}:{number}", SHARE_PARTITION)
+    _, channel = await coordinator_of(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
     wanted = rs.ReadStateData(topic_id, [rs.PartitionData(number, NO_EPOCH)])
     answer = await channel.call(rs.ReadShareGroupStateRequest(group_id, [wanted]))
     row = answer.results[0].partitions[0]

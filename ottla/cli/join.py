@@ -32,7 +32,7 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
         if recalled is values:
             raise
         return configure(recalled, options.data_dir, options.listen)  # it has joined before, and knows others
-    identity = LogDirectory(env.disk, metadata).read_identity()
+    identity = LogDirectory(env.disk, metadata).read_meta_properties()
     here = None if identity is None else identity.directory_id
     joined = join_settings(values, config.node_id, quorum, options.quorum_size, here)
     config = configure(joined, options.data_dir, options.listen)
@@ -48,7 +48,7 @@ def _format(env: blocking.BlockingEnv, config: NodeConfig, quorum: Quorum, metad
     """Make new directories this cluster's; the voters come from the leader."""
     paths = dict.fromkeys([metadata, *config.data_dirs])
     directories = {path: LogDirectory(env.disk, path) for path in paths}
-    if directories[metadata].read_identity() is not None:
+    if directories[metadata].read_meta_properties() is not None:
         return
     check_free(config.node_id, quorum)
     levels = starting_levels(None, {}, dynamic_quorum=True)

@@ -26,20 +26,22 @@ Status: 0 all is whole, 1 something would be lost or cannot be read, 2 not a dat
 def _check(disk: RealDisk, where: str, *, deep: bool, output: str) -> int:
     rows, bad, notes = [], False, []
     for verdict in check(disk, where, BlockingEnv().now_ms(), deep=deep):
-        bad |= bool(verdict.cut_bytes or verdict.problem or any(n.endswith(".log") for n in verdict.removed))
-        notes += verdict.notes
+        bad |= bool(
+            verdict.truncated_bytes or verdict.problem or any(n.endswith(".log") for n in verdict.removed_files)
+        )
+        notes += verdict.recovery_notes
         rows.append(
             {
                 "partition": f"{verdict.topic}-{verdict.partition}",
                 "start": verdict.log_start_offset,
                 "end": verdict.log_end_offset,
-                "cut_bytes": verdict.cut_bytes,
-                "removed": verdict.removed,
+                "cut_bytes": verdict.truncated_bytes,
+                "removed": verdict.removed_files,
                 "problem": verdict.problem or "",
             }
         )
         if output == "json":
-            rows[-1]["why"] = verdict.notes
+            rows[-1]["why"] = verdict.recovery_notes
     show(rows, output)
     if output == "text":
         for note in notes:

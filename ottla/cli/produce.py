@@ -10,7 +10,7 @@ from ottla.cli.blocking import BlockingEnv
 from ottla.cli.common import add_connection, command_parser, pairs, show, talk, until_led
 from ottla.peers.client import ClusterClient
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 
 TEXT = """Each line of standard input becomes one record. Without a key records go round the partitions.
 
@@ -28,7 +28,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("topic", help="made if it is missing and the broker allows it")
     parser.add_argument("--key-separator", metavar="S", help="what stands between key and value")
     parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
-    parser.add_argument("--codec", choices=[c.name.lower() for c in Codec], default="none", help="compression")
+    parser.add_argument(
+        "--codec", choices=[c.name.lower() for c in CompressionType], default="none", help="compression"
+    )
     parser.add_argument("--partition", type=int, help="always this partition")
     options = parser.parse_args(arguments)
 
@@ -40,7 +42,9 @@ def run(arguments: list[str]) -> int:
 
         async def flush() -> None:
             for number, items in pending.items():
-                send = partial(client.produce, options.topic, number, items, codec=Codec[options.codec.upper()])
+                send = partial(
+                    client.produce, options.topic, number, items, codec=CompressionType[options.codec.upper()]
+                )
                 await until_led(client, send)
             pending.clear()
 

@@ -20,7 +20,7 @@ from ottla.cli.settings import add_settings, configure_again, read_settings
 from ottla.controller.format import CannotFormat
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import DirectoryInUse
+from ottla.log.directory import LogDirectoryInUse
 from ottla.wire.errors import WireError
 from ottla.world.hosts import host_port
 from ottla.world.kept_modules import keep_modules
@@ -45,7 +45,7 @@ REFUSED = (
     BadConfig,
     CannotFormat,
     CorruptFile,
-    DirectoryInUse,
+    LogDirectoryInUse,
     NotOurQuorum,
     OSError,
     StartRefused,

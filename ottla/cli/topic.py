@@ -11,7 +11,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 
 TEXT = """Topics are named logs; each is cut into partitions, and each partition is led by one broker.
 
@@ -60,7 +60,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
             "topic": t.name,
             "partitions": len(t.partitions),
             "replicas": max((len(p.replica_nodes) for p in t.partitions), default=0),
-            "id": uuid_text(t.topic_id),
+            "id": uuid_to_string(t.topic_id),
         }
         for t in sorted(answer.topics, key=lambda t: t.name or "")
         if options.internal or not t.is_internal

@@ -12,7 +12,7 @@ from ottla.cli.common import command_parser
 from ottla.peers.client import read_exactly
 from ottla.tools.trace import Address, Conversation
 from ottla.wire.errors import WireError
-from ottla.wire.framing import frame_size
+from ottla.wire.framing import parse_frame_size
 from ottla.world.env import Stream
 from ottla.world.real_env import RealEnv
 
@@ -29,7 +29,7 @@ IDLE_S = 24 * 3600.0
 async def _frame(stream: Stream) -> bytes:
     """The next frame with its size; an OSError at the end."""
     head = await read_exactly(stream, 4, IDLE_S)
-    return bytes(head + await read_exactly(stream, frame_size(head, 2**31 - 1), IDLE_S))
+    return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
 
 
 class Proxy:

@@ -16,9 +16,9 @@ from ottla.peers.decoding import Read, read
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.framing import frame_size, request_frame
+from ottla.wire.framing import encode_request, parse_frame_size
 from ottla.wire.messages import fetch, metadata, produce
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.headers import ResponseHeader
@@ -103,7 +103,7 @@ class Channel:
         self._busy = True
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
-            await self.stream.send([request_frame(key, version, number, self._client_id, request)])
+            await self.stream.send([encode_request(key, version, number, self._client_id, request)])
             if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
                 return None
             frame = await self._read_frame()
@@ -118,7 +118,7 @@ class Channel:
             self._busy = False
 
     async def _read_frame(self) -> bytearray:
-        size = frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
+        size = parse_frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
         return await read_exactly(self.stream, size, self._timeout_s)
 
     def close(self) -> None:
@@ -321,7 +321,13 @@ class ClusterClient:
         return [await self.broker(node_id) for node_id in sorted(self._brokers)]
 
     async def produce(
-        self, topic: str, partition: int, items: list[r.NewRecord], *, codec: Codec = Codec.NONE, acks: int = -1
+        self,
+        topic: str,
+        partition: int,
+        items: list[r.NewRecord],
+        *,
+        codec: CompressionType = CompressionType.NONE,
+        acks: int = -1,
     ) -> int:
         """Append records; gives the first offset, -1 where ``acks`` is 0 and nobody tells it.
 
@@ -329,7 +335,7 @@ class ClusterClient:
             ProtocolError: refused.
         """
         connection = await self.leader(topic, partition)
-        raw = r.build(items, codec=codec)
+        raw = r.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         version = connection.version_for(ApiKey.PRODUCE, 12)
         answer = await connection.call(produce.ProduceRequest(None, acks, 30_000, [data]), version)

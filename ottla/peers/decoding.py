@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.wire import legacy
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
-from ottla.wire.control import ControlType, txn_end
+from ottla.wire.control import ControlRecordType, parse_end_transaction_marker
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
@@ -24,7 +24,7 @@ class Read(NamedTuple):
 
 
 def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    for pos, header in legacy.any_batches(raw):
+    for pos, header in legacy.iterate_any_batches(raw):
         if not legacy.any_crc_matches(raw, header, pos):
             raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
         yield pos, header
@@ -38,7 +38,7 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
     """
     for pos, header in _batches(raw):
         if not header.is_control:
-            yield from (x for x in r.iterate(raw, header, pos) if x.offset >= from_offset)
+            yield from (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
 
 
 def read(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> Read:
@@ -56,9 +56,9 @@ def read(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ())
         while begun and begun[-1][0] <= header.last_offset:
             skipped.add(begun.pop()[1])
         if header.is_control:
-            ends = (txn_end(record) for record in r.iterate(raw, header, pos))
-            if any(end_of is not None and end_of.kind == ControlType.ABORT for end_of in ends):
+            ends = (parse_end_transaction_marker(record) for record in r.iterate_records(raw, header, pos))
+            if any(end_of is not None and end_of.control_type == ControlRecordType.ABORT for end_of in ends):
                 skipped.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in skipped):
-            out += (x for x in r.iterate(raw, header, pos) if x.offset >= from_offset)
+            out += (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
     return Read(out, end)

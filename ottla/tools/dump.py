@@ -17,15 +17,15 @@ from ottla.controller.config_keys import broker_key
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.snapshots import read_snapshot
 from ottla.log.checkpoints import CorruptFile, read_properties
-from ottla.log.index import OffsetIndex, TimeIndex, read_aborted
-from ottla.log.producers import ProducerStates
+from ottla.log.index import OffsetIndex, TimeIndex, read_txn_index
+from ottla.log.producers import ProducerStateManager
 from ottla.wire import batch as b
 from ottla.wire import legacy
 from ottla.wire import records as r
-from ottla.wire.compression import codec_of
-from ottla.wire.control import decode_control
+from ottla.wire.compression import compression_type_of
+from ottla.wire.control import decode_control_record
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import uuid_to_string
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk, read_file
 
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | memoryview):
         raw = bytes(value)
         if len(raw) == 16:
-            return uuid_text(raw)
+            return uuid_to_string(raw)
         try:
             return raw.decode()
         except UnicodeDecodeError:
@@ -76,7 +76,7 @@ def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
     """What a record of an internal topic says; None for other topics."""
     try:
         if header.is_control:
-            message = decode_control(record)
+            message = decode_control_record(record)
             return None if message is None else {type(message).__name__: plain(message)}
         if topic == "__cluster_metadata":
             inner = mr.decode_record(record.value or b"")
@@ -125,7 +125,7 @@ def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
         "max_timestamp": header.max_timestamp,
         "size": header.size_bytes,
         "magic": header.magic,
-        "codec": codec_of(header.attributes).name.lower(),
+        "codec": compression_type_of(header.attributes).name.lower(),
         "crc": header.crc,
         "valid": valid,
     }
@@ -134,12 +134,12 @@ def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
     """The batches of a segment or snapshot, with ``deep`` their records too."""
     end = 0
-    for position, header in legacy.any_batches(raw):
+    for position, header in legacy.iterate_any_batches(raw):
         yield batch_row(header, position, valid=legacy.any_crc_matches(raw, header, position))
         end = position + header.size_bytes
         if not deep:
             continue
-        for record in r.iterate(raw, header, position):
+        for record in r.iterate_records(raw, header, position):
             row = {
                 "kind": "record",
                 "offset": record.offset,
@@ -167,7 +167,7 @@ def _key_value(record: r.Record) -> Row:
 
 
 def _snapshot_rows(disk: Disk, path: str) -> Iterator[Row]:
-    for pid, p in ProducerStates.unpack(read_file(disk, path), path).producers.items():
+    for pid, p in ProducerStateManager.unpack(read_file(disk, path), path).producers.items():
         last = p.batches[-1] if p.batches else None
         yield {
             "kind": "producer",
@@ -204,7 +204,7 @@ def rows_of(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
         for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
             yield {"kind": "timeindex", "timestamp": timestamp, "offset": times.base_offset + relative}
     elif suffix == "txnindex":
-        for entry in read_aborted(disk, path):
+        for entry in read_txn_index(disk, path):
             yield {"kind": "aborted", **entry._asdict()}
     elif suffix == "snapshot":
         yield from _snapshot_rows(disk, path)

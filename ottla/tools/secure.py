@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ottla.controller.scram import credential
 from ottla.log.java_properties import dumps_settings
-from ottla.log.listing import unusable
+from ottla.log.listing import log_directory_error
 from ottla.peers.scram import MIN_ITERATIONS, SCRAM_SHA_512, TYPES, salted_password
 from ottla.wire.schema import Message
 from ottla.world.hosts import host_port
@@ -77,7 +77,7 @@ def secured(directory: str, hosts: tuple[str, ...], *, tls: bool = True, mechani
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise unusable(directory, error) from None
+        raise log_directory_error(directory, error) from None
     protocol = ("SASL_" if mechanism else "") + ("SSL" if tls else "PLAINTEXT")
     password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
     made = Secured(protocol, mechanism, password, str((where / TRUSTED).absolute()) if tls else "")

@@ -18,7 +18,7 @@ from ottla.wire import batch as b
 from ottla.wire import compiler, inspect
 from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import Request, parse_request, response_chunks
+from ottla.wire.framing import RequestFrame, encode_response, parse_request
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message, fields_of
@@ -96,7 +96,7 @@ def _scalar(name: str, value: Any) -> str:
 def _batches(raw: Buffer) -> str:
     """A line about record data."""
     try:
-        headers = [header for _, header in b.iterate(raw)]
+        headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
         return f"{len(raw)} bytes that are no batches"
     words = [
@@ -145,9 +145,9 @@ class Conversation:
         if not (request.key is ApiKey.PRODUCE and getattr(body, "acks", 1) == 0):
             self._asked[request.correlation_id] = Asked(request.key, request.version, now_ms)
 
-    def _request_body(self, request: Request, frame: bytes) -> Message | None:
+    def _request_body(self, request: RequestFrame, frame: bytes) -> Message | None:
         try:
-            body, _ = compiler.decode(request_class(request.key), request.version, request.frame, request.body)
+            body, _ = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)
             if self._bytes:
                 self._spans(inspect.request_spans(frame), frame)
             else:
@@ -200,7 +200,7 @@ class Conversation:
         body, _ = compiler.decode(response_class(key), version, view, pos)
         out: list[Any] = [frame]
         if key in _NAMES_BROKERS and _redirect(body, self._place):
-            out = response_chunks(key, version, number, body)
+            out = encode_response(key, version, number, body)
         if self._bytes:
             self._spans(inspect.response_spans(key, version, frame), frame)
         else:
@@ -211,6 +211,6 @@ class Conversation:
         for line in lines_of(body, version):
             self._say(line)
 
-    def _spans(self, spans: list[inspect.Span], frame: bytes) -> None:
-        for line in inspect.render(spans, frame):
+    def _spans(self, spans: list[inspect.FieldSpan], frame: bytes) -> None:
+        for line in inspect.format_spans(spans, frame):
             self._say(line)

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.index import OffsetIndex, TimeIndex, read_aborted
+from ottla.log.index import OffsetIndex, TimeIndex, read_txn_index
 from ottla.tools.dump import rows_of
 from ottla.wire import batch as b
 from ottla.wire import legacy
@@ -52,13 +52,13 @@ def problems_of(disk: Disk, path: str) -> Iterator[str]:
 
 def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
     end, next_offset = 0, base_offset
-    for position, header in legacy.any_batches(raw):
+    for position, header in legacy.iterate_any_batches(raw):
         where = f"batch of offset {header.base_offset} at {position}"
         if not legacy.any_crc_matches(raw, header, position):
             yield f"{where}: bad CRC"
         else:
             try:
-                found = [x.offset for x in r.iterate(raw, header, position)]
+                found = [x.offset for x in r.iterate_records(raw, header, position)]
             except WireError as error:
                 yield f"{where}: {error}"
             else:
@@ -76,7 +76,7 @@ def _batches(raw: bytes) -> Batches:
     """As far as they parse: `_segment` tells of the rest."""
     out: Batches = {}
     with contextlib.suppress(WireError):
-        out.update(legacy.any_batches(raw))
+        out.update(legacy.iterate_any_batches(raw))
     return out
 
 
@@ -109,7 +109,7 @@ def _times(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
 
 def _aborted(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
     markers = {x.base_offset: x for x in _batches(raw).values() if x.is_control}
-    for entry in read_aborted(disk, path):
+    for entry in read_txn_index(disk, path):
         header = markers.get(entry.last_offset)
         if header is None or header.producer_id != entry.producer_id:
             yield f"no marker of producer {entry.producer_id} at offset {entry.last_offset} (segment {base})"

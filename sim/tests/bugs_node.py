@@ -16,10 +16,10 @@ from ottla.controller import configs, topics, widening
 from ottla.controller.raft.store import MetadataStore
 from ottla.log import checkpoints, compaction, directory, recovery
 from ottla.log.directory import LogDirectory
-from ottla.log.durable import SyncJob
-from ottla.log.partition_log import Appended, PartitionLog
-from ottla.log.producers import ProducerStates
-from ottla.log.segment import Segment
+from ottla.log.durable import LogFlush
+from ottla.log.partition_log import LogAppendInfo, PartitionLog
+from ottla.log.producers import ProducerStateManager
+from ottla.log.segment import LogSegment
 from ottla.world.disk import FileSlice
 from ottla.world.memory_disk import MemoryFile
 from sim.tests.sowing import replace
@@ -33,7 +33,7 @@ def acknowledge_without_writing() -> None:
         def append(self: PartitionLog, *rest: Any, **named: Any) -> Any:
             count[0] += 1
             if self.topic == "t" and count[0] % 40 == 0:
-                return Appended(self.log_end_offset, self.log_end_offset, -1)
+                return LogAppendInfo(self.log_end_offset, self.log_end_offset, -1)
             return real(self, *rest, **named)
 
         return append
@@ -43,12 +43,12 @@ def acknowledge_without_writing() -> None:
 
 def forget_producers() -> None:
     """Nothing is known of producers after a start."""
-    recovery.rebuild_producers = lambda *_: None
+    recovery.rebuild_producer_state = lambda *_: None
 
 
 def skip_the_duplicate_check() -> None:
     """A batch that was sent twice is written twice."""
-    ProducerStates.check = lambda *_: None  # type: ignore[method-assign]
+    ProducerStateManager.check_batch = lambda *_: None  # type: ignore[method-assign]
 
 
 def believe_files_after_a_crash() -> None:
@@ -58,39 +58,39 @@ def believe_files_after_a_crash() -> None:
 
 def sync_nothing() -> None:
     """A sync says good and does nothing."""
-    SyncJob.__call__ = lambda _: None  # type: ignore[method-assign]
+    LogFlush.__call__ = lambda _: None  # type: ignore[method-assign]
 
 
 def forget_names_of_a_roll_during_a_sync() -> None:
     """When a sync ends, every name made until then counts as synced, also those made while it ran."""
 
     def make(real: Any) -> Any:
-        def finish(self: PartitionLog, job: SyncJob) -> int:
-            job.names = self.names_made
+        def finish(self: PartitionLog, job: LogFlush) -> int:
+            job.directory_changes = self.directory_changes
             return int(real(self, job))
 
         return finish
 
-    replace(PartitionLog, "finish_sync", make)
+    replace(PartitionLog, "complete_flush", make)
 
 
 def leave_what_recovery_cuts() -> None:
     """Damage at the end of a file is seen and stays."""
-    Segment.truncate = lambda *_: None  # type: ignore[method-assign]
+    LogSegment.truncate = lambda *_: None  # type: ignore[method-assign]
 
 
 def sync_only_the_newest_segment() -> None:
     """What was written to the segment before a roll is not synced."""
 
     def make(real: Any) -> Any:
-        def begin(self: PartitionLog, end: int) -> SyncJob:
-            job: SyncJob = real(self, end)
+        def begin(self: PartitionLog, end: int) -> LogFlush:
+            job: LogFlush = real(self, end)
             job._files = job._files[-1:]
             return job
 
         return begin
 
-    replace(PartitionLog, "begin_sync", make)
+    replace(PartitionLog, "start_flush", make)
 
 
 def believe_a_predecessors_checkpoints() -> None:
@@ -98,26 +98,26 @@ def believe_a_predecessors_checkpoints() -> None:
 
     def make(real: Any) -> Any:
         def adopt(self: LogDirectory, log: PartitionLog) -> None:
-            self._mentioned.clear()
+            self._checkpointed_partitions.clear()
             real(self, log)
 
         return adopt
 
-    replace(LogDirectory, "adopt", make)
+    replace(LogDirectory, "add_log", make)
 
 
 def compact_the_newest_away() -> None:
     """The newest record of a key goes, too."""
     replace(
         compaction,
-        "survivors",
+        "retained_records",
         lambda real: lambda data, count, base, *rest, **named: real(data, count, base - 1, *rest, **named),
     )
 
 
 def leave_compacted_segments_unsynced() -> None:
     """The new segment takes the old ones' place before its bytes are on the disk."""
-    Segment.fsync = lambda _: None  # type: ignore[method-assign]
+    LogSegment.fsync = lambda _: None  # type: ignore[method-assign]
 
 
 def answer_before_metadata_is_synced() -> None:
@@ -126,7 +126,7 @@ def answer_before_metadata_is_synced() -> None:
     def make(real: Any) -> Any:
         def begin(self: MetadataStore) -> Any:
             job = real(self)
-            job._files, job._paths, job.names, job.with_parent = [], [], -1, False
+            job._files, job._paths, job.names, job.syncs_parent = [], [], -1, False
             return job
 
         return begin
@@ -240,7 +240,9 @@ def leave_a_deleted_topics_files() -> None:
 def cut_one_record_too_many() -> None:
     """DeleteRecords takes the record it should leave as the first, too."""
     replace(
-        PartitionLog, "raise_start", lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark))
+        PartitionLog,
+        "maybe_increment_log_start_offset",
+        lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark)),
     )
 
 
@@ -251,7 +253,7 @@ def give_producer_ids_twice() -> None:
 
 def look_at_no_checksum() -> None:
     """Recovery believes bytes whose checksum is wrong."""
-    replace(Segment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
+    replace(LogSegment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
 
 
 def mark_a_clean_stop_too_early() -> None:
@@ -259,7 +261,7 @@ def mark_a_clean_stop_too_early() -> None:
 
     def make(real: Any) -> Any:
         def close(self: LogDirectory, epoch: int) -> None:
-            checkpoints.write_clean_shutdown(self.disk, self.path, epoch)
+            checkpoints.write_clean_shutdown_file(self.disk, self.path, epoch)
             real(self, epoch)
 
         return close
@@ -269,7 +271,7 @@ def mark_a_clean_stop_too_early() -> None:
 
 def believe_indexes_after_a_crash() -> None:
     """Entries of an index are not made anew from the batches."""
-    Segment.reset_indexes = lambda _: None  # type: ignore[method-assign]
+    LogSegment.reset_indexes = lambda _: None  # type: ignore[method-assign]
 
 
 def answer_before_the_sync() -> None:

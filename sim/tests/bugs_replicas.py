@@ -13,9 +13,9 @@ from ottla.broker.replica.replica import Replica
 from ottla.controller import leadership
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.log import recovery, truncating
-from ottla.log.epochs import LeaderEpochs
+from ottla.log.epochs import LeaderEpochFileCache
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import ProducerStates
+from ottla.log.producers import ProducerStateManager
 from sim.tests.sowing import replace
 
 
@@ -91,7 +91,7 @@ def forget_producers_of_followers() -> None:
     def make(real: Any) -> Any:
         def append(self: PartitionLog, *rest: Any) -> Any:
             out = real(self, *rest)
-            self.producers = ProducerStates()
+            self.producers = ProducerStateManager()
             return out
 
         return append
@@ -101,7 +101,7 @@ def forget_producers_of_followers() -> None:
 
 def forget_producers() -> None:
     """Nothing is known of producers after a start."""
-    recovery.rebuild_producers = lambda *_: None
+    recovery.rebuild_producer_state = lambda *_: None
 
 
 def acknowledge_at_the_append() -> None:
@@ -157,12 +157,12 @@ def join_before_the_epoch_began() -> None:
 
 def keep_epochs_that_were_cut() -> None:
     """What a log says of leader epochs goes beyond its end."""
-    LeaderEpochs.truncate_end = lambda *_, **__: None  # type: ignore[method-assign]
+    LeaderEpochFileCache.truncate_from_end = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def remember_producers_that_were_cut() -> None:
     """A cut changes nothing in what is known of producers."""
-    truncating.rebuild_producers = lambda *_, **__: None
+    truncating.rebuild_producer_state = lambda *_, **__: None
 
 
 def commit_what_a_follower_has() -> None:

@@ -17,8 +17,8 @@ from ottla.broker.txn.markers import Markers
 from ottla.broker.txn.verification import Verified, Verifier
 from ottla.log.machine import Effects
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import ProducerStates
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.producers import ProducerStateManager
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.errors import ErrorCode
 from sim.tests import bugs_control
 from sim.tests.sowing import replace
@@ -47,14 +47,14 @@ def bump_no_epoch() -> None:
         return prepared
 
     replace(ending, "prepared_with_bump", make)
-    ProducerStates.check_marker = lambda *_: None  # type: ignore[method-assign]
+    ProducerStateManager.check_marker = lambda *_: None  # type: ignore[method-assign]
 
 
 def verify_nothing() -> None:
     """A leader takes a transaction's batches without asking its coordinator."""
 
     async def verify(self: Verifier, wanted: Any) -> Verified:
-        return Verified({}, dict.fromkeys(wanted.sequences, Txn(NOT_NEEDED)))
+        return Verified({}, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
 
     Verifier.verify = Verifier.once = verify  # type: ignore[method-assign]
 
@@ -66,7 +66,7 @@ def refuse_what_is_asked_twice() -> None:
 
 def tell_nobody_what_was_aborted() -> None:
     """Readers get no list of aborted transactions."""
-    PartitionLog.aborted_in = lambda *_: []  # type: ignore[method-assign]
+    PartitionLog.aborted_txns_in_slice = lambda *_: []  # type: ignore[method-assign]
 
 
 def commit_what_is_to_be_aborted() -> None:
@@ -149,7 +149,7 @@ def forget_open_transactions() -> None:
         def follow_image(self: Replica, *rest: Any) -> bool:
             begins = bool(real(self, *rest))
             if begins:
-                self.log.producers.ongoing.clear()
+                self.log.producers.ongoing_txns.clear()
             return begins
 
         return follow_image
@@ -161,13 +161,13 @@ def append_a_batch_twice() -> None:
     """A batch of a transaction that is sent again is appended again."""
 
     def make(real: Any) -> Any:
-        def check(self: ProducerStates, header: Any, *rest: Any, client: bool) -> Any:
+        def check(self: ProducerStateManager, header: Any, *rest: Any, client: bool) -> Any:
             found = real(self, header, *rest, client=client)
             return None if found is not None else found
 
         return check
 
-    replace(ProducerStates, "check_transactional", make)
+    replace(ProducerStateManager, "check_transactional", make)
 
 
 def coordinate_without_reading() -> None:

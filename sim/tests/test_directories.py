@@ -72,7 +72,7 @@ class Stage:
         assert answer.topics[0].error_code == 0
 
     async def produce(self, partition: int, value: bytes = b"v", topic: str = "t") -> int:
-        raw = r.build([r.NewRecord(b"k", value, 1_800_000_000_000)])
+        raw = r.build_batch([r.NewRecord(b"k", value, 1_800_000_000_000)])
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
         answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
         return int(answer.responses[0].partition_responses[0].error_code)

@@ -40,7 +40,7 @@ def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: st
             one = SimClient(world, "c")
             await one.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 5000))
             session.fault = lambda w, p: OSError(errno.EIO, "injected", p) if w == what and where in p else None
-            raw = r.build([r.NewRecord(b"k", b"v", 1)])
+            raw = r.build_batch([r.NewRecord(b"k", b"v", 1)])
             data = TopicProduceData("t", partition_data=[PartitionProduceData(0, raw)])
             try:
                 if where == "/t-0/":

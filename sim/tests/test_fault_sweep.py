@@ -65,7 +65,7 @@ class Script:
         self.codes: dict[int, int] = {}
 
     async def produce(self, partition: int, number: int) -> None:
-        raw = r.build([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
+        raw = r.build_batch([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
         answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
         code = answer.responses[0].partition_responses[0].error_code

@@ -30,7 +30,7 @@ from ottla.controller import features
 from ottla.controller.decision import at_once, distinct
 from ottla.controller.raft import description
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
@@ -132,7 +132,7 @@ class Client:
 
     async def call(self, key: ApiKey, version: int, request: Message) -> None:
         """Send a request and read the response, or the end of the connection."""
-        raw = request_frame(key, version, 1, "client", request)
+        raw = encode_request(key, version, 1, "client", request)
         if self._stream is None:
             self._stream = await self._process.env.net.connect(HOST, self._port)
         try:

@@ -51,7 +51,7 @@ class Writer:
     async def write(self, count: int) -> None:
         for _ in range(count):
             number, self._next = self._next, self._next + 1
-            raw = r.build([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
+            raw = r.build_batch([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
             data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
             answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
             if answer.responses[0].partition_responses[0].error_code == 0:

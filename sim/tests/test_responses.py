@@ -12,7 +12,7 @@ from ottla.broker.server.peer import Peer
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import parse_request, request_frame, response_chunks
+from ottla.wire.framing import encode_request, encode_response, parse_request
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import share_fetch as sf
@@ -23,8 +23,8 @@ LIMIT = 10_000
 
 
 def batch(offset: int, count: int = 3) -> bytes:
-    raw = bytearray(r.build([r.NewRecord(None, b"v" * 20, 0)] * count))
-    b.stamp(raw, 0, offset, 0)
+    raw = bytearray(r.build_batch([r.NewRecord(None, b"v" * 20, 0)] * count))
+    b.set_offset_and_epoch(raw, 0, offset, 0)
     return bytes(raw)
 
 
@@ -42,8 +42,8 @@ def checks(*, compact: bool = False) -> ResponseChecks:
 
 
 def check(checker: ResponseChecks, key: ApiKey, version: int, asked: Message, response: Message) -> None:
-    request = parse_request(memoryview(request_frame(key, version, 1, "client", asked))[4:])
-    chunks = response_chunks(key, version, 1, response)
+    request = parse_request(memoryview(encode_request(key, version, 1, "client", asked))[4:])
+    chunks = encode_response(key, version, 1, response)
     checker.answered(Peer("h", ("here", 1)), request, chunks, sum(len(chunk) for chunk in chunks))
 
 

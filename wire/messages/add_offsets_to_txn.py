@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response
 
 
 class AddOffsetsToTxnRequest(Message):
-    SPEC: ClassVar[Spec] = request(25, "0-4", "3+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(25, "0-4", "3+", "broker")
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
@@ -19,6 +19,6 @@ class AddOffsetsToTxnRequest(Message):
 
 
 class AddOffsetsToTxnResponse(Message):
-    SPEC: ClassVar[Spec] = response(25, "0-4", "3+")
+    SPEC: ClassVar[MessageSpec] = response(25, "0-4", "3+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

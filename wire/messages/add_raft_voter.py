@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class Listener(Message):
@@ -20,17 +32,17 @@ class Listener(Message):
 
 
 class AddRaftVoterRequest(Message):
-    SPEC: ClassVar[Spec] = request(80, "0-1", "0+", "controller broker")
-    cluster_id: A[str | None, w("string", nullable="0+")] = ""
+    SPEC: ClassVar[MessageSpec] = request(80, "0-1", "0+", "controller broker")
+    cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
     timeout_ms: Int32 = 0
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
-    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
-    ack_when_committed: A[bool, w("bool", "1+")] = True
+    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    ack_when_committed: A[bool, wire_field("bool", "1+")] = True
 
 
 class AddRaftVoterResponse(Message):
-    SPEC: ClassVar[Spec] = response(80, "0-1", "0+")
+    SPEC: ClassVar[MessageSpec] = response(80, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+", ignorable=True)] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+", ignorable=True)] = ""

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, request, response
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, request, response
 
 
 class AllocateProducerIdsRequest(Message):
-    SPEC: ClassVar[Spec] = request(67, "0", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(67, "0", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
 
 
 class AllocateProducerIdsResponse(Message):
-    SPEC: ClassVar[Spec] = response(67, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(67, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id_start: Int64 = 0

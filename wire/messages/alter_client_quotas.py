@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Float64, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Float64, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class AlterClientQuotasRequestEntityData(Message):
     entity_type: String = ""
-    entity_name: A[str | None, w("string", nullable="0+")] = ""
+    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class OpData(Message):
@@ -25,28 +25,28 @@ class OpData(Message):
 
 
 class AlterClientQuotasRequestEntryData(Message):
-    entity: A[list[AlterClientQuotasRequestEntityData], w("[]struct")] = field(default_factory=list)
-    ops: A[list[OpData], w("[]struct")] = field(default_factory=list)
+    entity: A[list[AlterClientQuotasRequestEntityData], wire_field("[]struct")] = field(default_factory=list)
+    ops: A[list[OpData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterClientQuotasRequest(Message):
-    SPEC: ClassVar[Spec] = request(49, "0-1", "1+", "broker controller")
-    entries: A[list[AlterClientQuotasRequestEntryData], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(49, "0-1", "1+", "broker controller")
+    entries: A[list[AlterClientQuotasRequestEntryData], wire_field("[]struct")] = field(default_factory=list)
     validate_only: Bool = False
 
 
 class AlterClientQuotasResponseEntityData(Message):
     entity_type: String = ""
-    entity_name: A[str | None, w("string", nullable="0+")] = ""
+    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class AlterClientQuotasResponseEntryData(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    entity: A[list[AlterClientQuotasResponseEntityData], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    entity: A[list[AlterClientQuotasResponseEntityData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterClientQuotasResponse(Message):
-    SPEC: ClassVar[Spec] = response(49, "0-1", "1+")
+    SPEC: ClassVar[MessageSpec] = response(49, "0-1", "1+")
     throttle_time_ms: Int32 = 0
-    entries: A[list[AlterClientQuotasResponseEntryData], w("[]struct")] = field(default_factory=list)
+    entries: A[list[AlterClientQuotasResponseEntryData], wire_field("[]struct")] = field(default_factory=list)

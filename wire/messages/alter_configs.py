@@ -10,34 +10,34 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class AlterableConfig(Message):
     name: String = ""
-    value: A[str | None, w("string", nullable="0+")] = ""
+    value: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class AlterConfigsResource(Message):
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: A[list[AlterableConfig], w("[]struct")] = field(default_factory=list)
+    configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterConfigsRequest(Message):
-    SPEC: ClassVar[Spec] = request(33, "0-2", "2+", "broker controller")
-    resources: A[list[AlterConfigsResource], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(33, "0-2", "2+", "broker controller")
+    resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     validate_only: Bool = False
 
 
 class AlterConfigsResourceResponse(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
     resource_type: Int8 = 0
     resource_name: String = ""
 
 
 class AlterConfigsResponse(Message):
-    SPEC: ClassVar[Spec] = response(33, "0-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(33, "0-2", "2+")
     throttle_time_ms: Int32 = 0
-    responses: A[list[AlterConfigsResourceResponse], w("[]struct")] = field(default_factory=list)
+    responses: A[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)

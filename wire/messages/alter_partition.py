@@ -10,33 +10,33 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
 
 
 class BrokerState(Message):
-    broker_id: A[int, w("int32", "3+")] = 0
-    broker_epoch: A[int, w("int64", "3+")] = -1
+    broker_id: A[int, wire_field("int32", "3+")] = 0
+    broker_epoch: A[int, wire_field("int64", "3+")] = -1
 
 
 class AlterPartitionRequestPartitionData(Message):
     partition_index: Int32 = 0
     leader_epoch: Int32 = 0
-    new_isr: A[list[int], w("[]int32", "0-2")] = field(default_factory=list)
-    new_isr_with_epochs: A[list[BrokerState], w("[]struct", "3+")] = field(default_factory=list)
-    leader_recovery_state: A[int, w("int8", "1+")] = 0
+    new_isr: A[list[int], wire_field("[]int32", "0-2")] = field(default_factory=list)
+    new_isr_with_epochs: A[list[BrokerState], wire_field("[]struct", "3+")] = field(default_factory=list)
+    leader_recovery_state: A[int, wire_field("int8", "1+")] = 0
     partition_epoch: Int32 = 0
 
 
 class AlterPartitionRequestTopicData(Message):
-    topic_id: A[bytes, w("uuid", "2+", ignorable=True)] = ZERO_UUID
-    partitions: A[list[AlterPartitionRequestPartitionData], w("[]struct")] = field(default_factory=list)
+    topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    partitions: A[list[AlterPartitionRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionRequest(Message):
-    SPEC: ClassVar[Spec] = request(56, "2-3", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(56, "2-3", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
-    topics: A[list[AlterPartitionRequestTopicData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AlterPartitionRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionResponsePartitionData(Message):
@@ -44,18 +44,18 @@ class AlterPartitionResponsePartitionData(Message):
     error_code: Int16 = 0
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
-    isr: A[list[int], w("[]int32")] = field(default_factory=list)
-    leader_recovery_state: A[int, w("int8", "1+", ignorable=True)] = 0
+    isr: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    leader_recovery_state: A[int, wire_field("int8", "1+", ignorable=True)] = 0
     partition_epoch: Int32 = 0
 
 
 class AlterPartitionResponseTopicData(Message):
-    topic_id: A[bytes, w("uuid", "2+", ignorable=True)] = ZERO_UUID
-    partitions: A[list[AlterPartitionResponsePartitionData], w("[]struct")] = field(default_factory=list)
+    topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    partitions: A[list[AlterPartitionResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionResponse(Message):
-    SPEC: ClassVar[Spec] = response(56, "2-3", "0+")
+    SPEC: ClassVar[MessageSpec] = response(56, "2-3", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    topics: A[list[AlterPartitionResponseTopicData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AlterPartitionResponseTopicData], wire_field("[]struct")] = field(default_factory=list)

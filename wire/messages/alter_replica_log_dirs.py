@@ -10,22 +10,22 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class AlterReplicaLogDirTopic(Message):
     name: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class AlterReplicaLogDir(Message):
     path: String = ""
-    topics: A[list[AlterReplicaLogDirTopic], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AlterReplicaLogDirTopic], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirsRequest(Message):
-    SPEC: ClassVar[Spec] = request(34, "1-2", "2+", "broker")
-    dirs: A[list[AlterReplicaLogDir], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(34, "1-2", "2+", "broker")
+    dirs: A[list[AlterReplicaLogDir], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirPartitionResult(Message):
@@ -35,10 +35,10 @@ class AlterReplicaLogDirPartitionResult(Message):
 
 class AlterReplicaLogDirTopicResult(Message):
     topic_name: String = ""
-    partitions: A[list[AlterReplicaLogDirPartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[AlterReplicaLogDirPartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirsResponse(Message):
-    SPEC: ClassVar[Spec] = response(34, "1-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(34, "1-2", "2+")
     throttle_time_ms: Int32 = 0
-    results: A[list[AlterReplicaLogDirTopicResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[AlterReplicaLogDirTopicResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
@@ -20,30 +32,30 @@ class AlterShareGroupOffsetsRequestPartition(Message):
 
 class AlterShareGroupOffsetsRequestTopic(Message):
     topic_name: String = ""
-    partitions: A[list[AlterShareGroupOffsetsRequestPartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[AlterShareGroupOffsetsRequestPartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    SPEC: ClassVar[Spec] = request(91, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(91, "0", "0+", "broker")
     group_id: String = ""
-    topics: A[list[AlterShareGroupOffsetsRequestTopic], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AlterShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
     topic_name: String = ""
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[AlterShareGroupOffsetsResponsePartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[AlterShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    SPEC: ClassVar[Spec] = response(91, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(91, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
-    responses: A[list[AlterShareGroupOffsetsResponseTopic], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    responses: A[list[AlterShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)

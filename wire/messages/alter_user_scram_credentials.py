@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bytes, Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class ScramCredentialDeletion(Message):
@@ -27,18 +27,18 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    SPEC: ClassVar[Spec] = request(51, "0", "0+", "broker controller")
-    deletions: A[list[ScramCredentialDeletion], w("[]struct")] = field(default_factory=list)
-    upsertions: A[list[ScramCredentialUpsertion], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(51, "0", "0+", "broker controller")
+    deletions: A[list[ScramCredentialDeletion], wire_field("[]struct")] = field(default_factory=list)
+    upsertions: A[list[ScramCredentialUpsertion], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AlterUserScramCredentialsResult(Message):
     user: String = ""
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class AlterUserScramCredentialsResponse(Message):
-    SPEC: ClassVar[Spec] = response(51, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(51, "0", "0+")
     throttle_time_ms: Int32 = 0
-    results: A[list[AlterUserScramCredentialsResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[AlterUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)

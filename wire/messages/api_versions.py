@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Message, Spec, request, response, w
+from ottla.wire.schema import Int16, Message, MessageSpec, request, response, wire_field
 
 
 class ApiVersionsRequest(Message):
-    SPEC: ClassVar[Spec] = request(18, "0-4", "3+", "broker controller")
-    client_software_name: A[str, w("string", "3+", ignorable=True)] = ""
-    client_software_version: A[str, w("string", "3+", ignorable=True)] = ""
+    SPEC: ClassVar[MessageSpec] = request(18, "0-4", "3+", "broker controller")
+    client_software_name: A[str, wire_field("string", "3+", ignorable=True)] = ""
+    client_software_version: A[str, wire_field("string", "3+", ignorable=True)] = ""
 
 
 class ApiVersion(Message):
@@ -27,27 +27,27 @@ class ApiVersion(Message):
 
 
 class SupportedFeatureKey(Message):
-    name: A[str, w("string", "3+")] = ""
-    min_version: A[int, w("int16", "3+")] = 0
-    max_version: A[int, w("int16", "3+")] = 0
+    name: A[str, wire_field("string", "3+")] = ""
+    min_version: A[int, wire_field("int16", "3+")] = 0
+    max_version: A[int, wire_field("int16", "3+")] = 0
 
 
 class FinalizedFeatureKey(Message):
-    name: A[str, w("string", "3+")] = ""
-    max_version_level: A[int, w("int16", "3+")] = 0
-    min_version_level: A[int, w("int16", "3+")] = 0
+    name: A[str, wire_field("string", "3+")] = ""
+    max_version_level: A[int, wire_field("int16", "3+")] = 0
+    min_version_level: A[int, wire_field("int16", "3+")] = 0
 
 
 class ApiVersionsResponse(Message):
-    SPEC: ClassVar[Spec] = response(18, "0-4", "3+")
+    SPEC: ClassVar[MessageSpec] = response(18, "0-4", "3+")
     error_code: Int16 = 0
-    api_keys: A[list[ApiVersion], w("[]struct")] = field(default_factory=list)
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
-    supported_features: A[list[SupportedFeatureKey], w("[]struct", "3+", tagged="3+", tag=0, ignorable=True)] = field(
-        default_factory=list
-    )
-    finalized_features_epoch: A[int, w("int64", "3+", tagged="3+", tag=1, ignorable=True)] = -1
-    finalized_features: A[list[FinalizedFeatureKey], w("[]struct", "3+", tagged="3+", tag=2, ignorable=True)] = field(
-        default_factory=list
-    )
-    zk_migration_ready: A[bool, w("bool", "3+", tagged="3+", tag=3, ignorable=True)] = False
+    api_keys: A[list[ApiVersion], wire_field("[]struct")] = field(default_factory=list)
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    supported_features: A[
+        list[SupportedFeatureKey], wire_field("[]struct", "3+", tagged="3+", tag=0, ignorable=True)
+    ] = field(default_factory=list)
+    finalized_features_epoch: A[int, wire_field("int64", "3+", tagged="3+", tag=1, ignorable=True)] = -1
+    finalized_features: A[
+        list[FinalizedFeatureKey], wire_field("[]struct", "3+", tagged="3+", tag=2, ignorable=True)
+    ] = field(default_factory=list)
+    zk_migration_ready: A[bool, wire_field("bool", "3+", tagged="3+", tag=3, ignorable=True)] = False

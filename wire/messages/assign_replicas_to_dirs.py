@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Uuid, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, MessageSpec, Uuid, request, response, wire_field
 
 
 class AssignReplicasToDirsRequestPartitionData(Message):
@@ -19,19 +19,19 @@ class AssignReplicasToDirsRequestPartitionData(Message):
 
 class AssignReplicasToDirsRequestTopicData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[AssignReplicasToDirsRequestPartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[AssignReplicasToDirsRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsRequestDirectoryData(Message):
     id: Uuid = ZERO_UUID
-    topics: A[list[AssignReplicasToDirsRequestTopicData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AssignReplicasToDirsRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsRequest(Message):
-    SPEC: ClassVar[Spec] = request(73, "0", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(73, "0", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
-    directories: A[list[AssignReplicasToDirsRequestDirectoryData], w("[]struct")] = field(default_factory=list)
+    directories: A[list[AssignReplicasToDirsRequestDirectoryData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsResponsePartitionData(Message):
@@ -41,16 +41,18 @@ class AssignReplicasToDirsResponsePartitionData(Message):
 
 class AssignReplicasToDirsResponseTopicData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[AssignReplicasToDirsResponsePartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[AssignReplicasToDirsResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsResponseDirectoryData(Message):
     id: Uuid = ZERO_UUID
-    topics: A[list[AssignReplicasToDirsResponseTopicData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[AssignReplicasToDirsResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsResponse(Message):
-    SPEC: ClassVar[Spec] = response(73, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(73, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    directories: A[list[AssignReplicasToDirsResponseDirectoryData], w("[]struct")] = field(default_factory=list)
+    directories: A[list[AssignReplicasToDirsResponseDirectoryData], wire_field("[]struct")] = field(
+        default_factory=list
+    )

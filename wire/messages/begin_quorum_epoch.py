@@ -10,33 +10,35 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class BeginQuorumEpochRequestPartitionData(Message):
     partition_index: Int32 = 0
-    voter_directory_id: A[bytes, w("uuid", "1+", ignorable=True)] = ZERO_UUID
+    voter_directory_id: A[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class BeginQuorumEpochRequestTopicData(Message):
     topic_name: String = ""
-    partitions: A[list[BeginQuorumEpochRequestPartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[BeginQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class LeaderEndpoint(Message):
-    name: A[str, w("string", "1+")] = ""
-    host: A[str, w("string", "1+")] = ""
-    port: A[int, w("uint16", "1+")] = 0
+    name: A[str, wire_field("string", "1+")] = ""
+    host: A[str, wire_field("string", "1+")] = ""
+    port: A[int, wire_field("uint16", "1+")] = 0
 
 
 class BeginQuorumEpochRequest(Message):
-    SPEC: ClassVar[Spec] = request(53, "0-1", "1+", "controller")
-    cluster_id: A[str | None, w("string", nullable="0+")] = None
-    voter_id: A[int, w("int32", "1+", ignorable=True)] = -1
-    topics: A[list[BeginQuorumEpochRequestTopicData], w("[]struct")] = field(default_factory=list)
-    leader_endpoints: A[list[LeaderEndpoint], w("[]struct", "1+", ignorable=True)] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(53, "0-1", "1+", "controller")
+    cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
+    voter_id: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    topics: A[list[BeginQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    leader_endpoints: A[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
+        default_factory=list
+    )
 
 
 class BeginQuorumEpochResponsePartitionData(Message):
@@ -48,17 +50,19 @@ class BeginQuorumEpochResponsePartitionData(Message):
 
 class BeginQuorumEpochResponseTopicData(Message):
     topic_name: String = ""
-    partitions: A[list[BeginQuorumEpochResponsePartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[BeginQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    node_id: A[int, w("int32", "1+")] = 0
-    host: A[str, w("string", "1+")] = ""
-    port: A[int, w("uint16", "1+")] = 0
+    node_id: A[int, wire_field("int32", "1+")] = 0
+    host: A[str, wire_field("string", "1+")] = ""
+    port: A[int, wire_field("uint16", "1+")] = 0
 
 
 class BeginQuorumEpochResponse(Message):
-    SPEC: ClassVar[Spec] = response(53, "0-1", "1+")
+    SPEC: ClassVar[MessageSpec] = response(53, "0-1", "1+")
     error_code: Int16 = 0
-    topics: A[list[BeginQuorumEpochResponseTopicData], w("[]struct")] = field(default_factory=list)
-    node_endpoints: A[list[NodeEndpoint], w("[]struct", "1+", tagged="1+", tag=0)] = field(default_factory=list)
+    topics: A[list[BeginQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+        default_factory=list
+    )

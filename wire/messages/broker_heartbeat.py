@@ -10,22 +10,22 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, request, response, w
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
 
 
 class BrokerHeartbeatRequest(Message):
-    SPEC: ClassVar[Spec] = request(63, "0-2", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(63, "0-2", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
     current_metadata_offset: Int64 = 0
     want_fence: Bool = False
     want_shut_down: Bool = False
-    offline_log_dirs: A[list[bytes], w("[]uuid", "1+", tagged="1+", tag=0)] = field(default_factory=list)
-    cordoned_log_dirs: A[list[bytes] | None, w("[]uuid", "2+", nullable="2+", tagged="2+", tag=1)] = None
+    offline_log_dirs: A[list[bytes], wire_field("[]uuid", "1+", tagged="1+", tag=0)] = field(default_factory=list)
+    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "2+", nullable="2+", tagged="2+", tag=1)] = None
 
 
 class BrokerHeartbeatResponse(Message):
-    SPEC: ClassVar[Spec] = response(63, "0-2", "0+")
+    SPEC: ClassVar[MessageSpec] = response(63, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     is_caught_up: Bool = False

@@ -10,7 +10,20 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uint16, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class Listener(Message):
@@ -27,20 +40,20 @@ class Feature(Message):
 
 
 class BrokerRegistrationRequest(Message):
-    SPEC: ClassVar[Spec] = request(62, "0-4", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(62, "0-4", "0+", "controller")
     broker_id: Int32 = 0
     cluster_id: String = ""
     incarnation_id: Uuid = ZERO_UUID
-    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
-    features: A[list[Feature], w("[]struct")] = field(default_factory=list)
-    rack: A[str | None, w("string", nullable="0+")] = ""
-    is_migrating_zk_broker: A[bool, w("bool", "1+")] = False
-    log_dirs: A[list[bytes], w("[]uuid", "2+", ignorable=True)] = field(default_factory=list)
-    previous_broker_epoch: A[int, w("int64", "3+", ignorable=True)] = -1
+    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    features: A[list[Feature], wire_field("[]struct")] = field(default_factory=list)
+    rack: A[str | None, wire_field("string", nullable="0+")] = ""
+    is_migrating_zk_broker: A[bool, wire_field("bool", "1+")] = False
+    log_dirs: A[list[bytes], wire_field("[]uuid", "2+", ignorable=True)] = field(default_factory=list)
+    previous_broker_epoch: A[int, wire_field("int64", "3+", ignorable=True)] = -1
 
 
 class BrokerRegistrationResponse(Message):
-    SPEC: ClassVar[Spec] = response(62, "0-4", "0+")
+    SPEC: ClassVar[MessageSpec] = response(62, "0-4", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     broker_epoch: Int64 = -1

@@ -7,45 +7,57 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uint16, Uuid, data, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    Uuid,
+    data,
+    wire_field,
+)
 
 
 class ControlRecordTypeSchema(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "none")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     type: Int16 = 0
 
 
 class EndTxnMarker(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "none")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     coordinator_epoch: Int32 = 0
 
 
 class KRaftVersionRecord(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "0+")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
     k_raft_version: Int16 = 0
 
 
 class LeaderChangeMessageVoter(Message):
     voter_id: Int32 = 0
-    voter_directory_id: A[bytes, w("uuid", "1+")] = ZERO_UUID
+    voter_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
 
 
 class LeaderChangeMessage(Message):
-    SPEC: ClassVar[Spec] = data("data", "0-1", "0+")
+    SPEC: ClassVar[MessageSpec] = data("data", "0-1", "0+")
     version: Int16 = 0
     leader_id: Int32 = 0
-    voters: A[list[LeaderChangeMessageVoter], w("[]struct")] = field(default_factory=list)
-    granting_voters: A[list[LeaderChangeMessageVoter], w("[]struct")] = field(default_factory=list)
+    voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
+    granting_voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
 
 
 class SnapshotFooterRecord(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "0+")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
 
 
 class SnapshotHeaderRecord(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "0+")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
     last_contained_log_timestamp: Int64 = 0
 
@@ -64,11 +76,11 @@ class KRaftVersionFeature(Message):
 class VotersRecordVoter(Message):
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
-    endpoints: A[list[Endpoint], w("[]struct")] = field(default_factory=list)
-    k_raft_version_feature: A[KRaftVersionFeature, w("struct")] = field(default_factory=KRaftVersionFeature)
+    endpoints: A[list[Endpoint], wire_field("[]struct")] = field(default_factory=list)
+    k_raft_version_feature: A[KRaftVersionFeature, wire_field("struct")] = field(default_factory=KRaftVersionFeature)
 
 
 class VotersRecord(Message):
-    SPEC: ClassVar[Spec] = data("data", "0", "0+")
+    SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
-    voters: A[list[VotersRecordVoter], w("[]struct")] = field(default_factory=list)
+    voters: A[list[VotersRecordVoter], wire_field("[]struct")] = field(default_factory=list)

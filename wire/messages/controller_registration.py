@@ -10,7 +10,20 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class Listener(Message):
@@ -27,16 +40,16 @@ class Feature(Message):
 
 
 class ControllerRegistrationRequest(Message):
-    SPEC: ClassVar[Spec] = request(70, "0", "0+", "controller")
+    SPEC: ClassVar[MessageSpec] = request(70, "0", "0+", "controller")
     controller_id: Int32 = 0
     incarnation_id: Uuid = ZERO_UUID
     zk_migration_ready: Bool = False
-    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
-    features: A[list[Feature], w("[]struct")] = field(default_factory=list)
+    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    features: A[list[Feature], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ControllerRegistrationResponse(Message):
-    SPEC: ClassVar[Spec] = response(70, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(70, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class AclCreation(Message):
     resource_type: Int8 = 0
     resource_name: String = ""
-    resource_pattern_type: A[int, w("int8", "1+")] = 3
+    resource_pattern_type: A[int, wire_field("int8", "1+")] = 3
     principal: String = ""
     host: String = ""
     operation: Int8 = 0
@@ -24,16 +24,16 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message):
-    SPEC: ClassVar[Spec] = request(30, "1-3", "2+", "broker controller")
-    creations: A[list[AclCreation], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(30, "1-3", "2+", "broker controller")
+    creations: A[list[AclCreation], wire_field("[]struct")] = field(default_factory=list)
 
 
 class AclCreationResult(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class CreateAclsResponse(Message):
-    SPEC: ClassVar[Spec] = response(30, "1-3", "2+")
+    SPEC: ClassVar[MessageSpec] = response(30, "1-3", "2+")
     throttle_time_ms: Int32 = 0
-    results: A[list[AclCreationResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[AclCreationResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class CreatableRenewers(Message):
@@ -19,20 +19,20 @@ class CreatableRenewers(Message):
 
 
 class CreateDelegationTokenRequest(Message):
-    SPEC: ClassVar[Spec] = request(38, "1-3", "2+", "broker controller")
-    owner_principal_type: A[str | None, w("string", "3+", nullable="3+")] = ""
-    owner_principal_name: A[str | None, w("string", "3+", nullable="3+")] = ""
-    renewers: A[list[CreatableRenewers], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(38, "1-3", "2+", "broker controller")
+    owner_principal_type: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    owner_principal_name: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    renewers: A[list[CreatableRenewers], wire_field("[]struct")] = field(default_factory=list)
     max_lifetime_ms: Int64 = 0
 
 
 class CreateDelegationTokenResponse(Message):
-    SPEC: ClassVar[Spec] = response(38, "1-3", "2+")
+    SPEC: ClassVar[MessageSpec] = response(38, "1-3", "2+")
     error_code: Int16 = 0
     principal_type: String = ""
     principal_name: String = ""
-    token_requester_principal_type: A[str, w("string", "3+")] = ""
-    token_requester_principal_name: A[str, w("string", "3+")] = ""
+    token_requester_principal_type: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_name: A[str, wire_field("string", "3+")] = ""
     issue_timestamp_ms: Int64 = 0
     expiry_timestamp_ms: Int64 = 0
     max_timestamp_ms: Int64 = 0

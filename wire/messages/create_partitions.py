@@ -10,22 +10,24 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class CreatePartitionsAssignment(Message):
-    broker_ids: A[list[int], w("[]int32")] = field(default_factory=list)
+    broker_ids: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class CreatePartitionsTopic(Message):
     name: String = ""
     count: Int32 = 0
-    assignments: A[list[CreatePartitionsAssignment] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    assignments: A[list[CreatePartitionsAssignment] | None, wire_field("[]struct", nullable="0+")] = field(
+        default_factory=list
+    )
 
 
 class CreatePartitionsRequest(Message):
-    SPEC: ClassVar[Spec] = request(37, "0-3", "2+", "broker controller")
-    topics: A[list[CreatePartitionsTopic], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(37, "0-3", "2+", "broker controller")
+    topics: A[list[CreatePartitionsTopic], wire_field("[]struct")] = field(default_factory=list)
     timeout_ms: Int32 = 0
     validate_only: Bool = False
 
@@ -33,10 +35,10 @@ class CreatePartitionsRequest(Message):
 class CreatePartitionsTopicResult(Message):
     name: String = ""
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class CreatePartitionsResponse(Message):
-    SPEC: ClassVar[Spec] = response(37, "0-3", "2+")
+    SPEC: ClassVar[MessageSpec] = response(37, "0-3", "2+")
     throttle_time_ms: Int32 = 0
-    results: A[list[CreatePartitionsTopicResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[CreatePartitionsTopicResult], wire_field("[]struct")] = field(default_factory=list)

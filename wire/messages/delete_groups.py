@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class DeleteGroupsRequest(Message):
-    SPEC: ClassVar[Spec] = request(42, "0-2", "2+", "broker")
-    groups_names: A[list[str], w("[]string")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(42, "0-2", "2+", "broker")
+    groups_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
 
 
 class DeletableGroupResult(Message):
@@ -24,6 +24,6 @@ class DeletableGroupResult(Message):
 
 
 class DeleteGroupsResponse(Message):
-    SPEC: ClassVar[Spec] = response(42, "0-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(42, "0-2", "2+")
     throttle_time_ms: Int32 = 0
-    results: A[list[DeletableGroupResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[DeletableGroupResult], wire_field("[]struct")] = field(default_factory=list)

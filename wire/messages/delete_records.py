@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class DeleteRecordsPartition(Message):
@@ -20,12 +20,12 @@ class DeleteRecordsPartition(Message):
 
 class DeleteRecordsTopic(Message):
     name: String = ""
-    partitions: A[list[DeleteRecordsPartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[DeleteRecordsPartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DeleteRecordsRequest(Message):
-    SPEC: ClassVar[Spec] = request(21, "0-2", "2+", "broker")
-    topics: A[list[DeleteRecordsTopic], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(21, "0-2", "2+", "broker")
+    topics: A[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
     timeout_ms: Int32 = 0
 
 
@@ -37,10 +37,10 @@ class DeleteRecordsPartitionResult(Message):
 
 class DeleteRecordsTopicResult(Message):
     name: String = ""
-    partitions: A[list[DeleteRecordsPartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[DeleteRecordsPartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DeleteRecordsResponse(Message):
-    SPEC: ClassVar[Spec] = response(21, "0-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0
-    topics: A[list[DeleteRecordsTopicResult], w("[]struct")] = field(default_factory=list)
+    topics: A[list[DeleteRecordsTopicResult], wire_field("[]struct")] = field(default_factory=list)

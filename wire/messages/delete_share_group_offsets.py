@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, String, Uuid, request, response, wire_field
 
 
 class DeleteShareGroupOffsetsRequestTopic(Message):
@@ -18,21 +18,21 @@ class DeleteShareGroupOffsetsRequestTopic(Message):
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    SPEC: ClassVar[Spec] = request(92, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(92, "0", "0+", "broker")
     group_id: String = ""
-    topics: A[list[DeleteShareGroupOffsetsRequestTopic], w("[]struct")] = field(default_factory=list)
+    topics: A[list[DeleteShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupOffsetsResponseTopic(Message):
     topic_name: String = ""
     topic_id: Uuid = ZERO_UUID
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    SPEC: ClassVar[Spec] = response(92, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(92, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
-    responses: A[list[DeleteShareGroupOffsetsResponseTopic], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    responses: A[list[DeleteShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, String, Uuid, request, response, wire_field
 
 
 class PartitionData(Message):
@@ -19,26 +19,26 @@ class PartitionData(Message):
 
 class DeleteStateData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupStateRequest(Message):
-    SPEC: ClassVar[Spec] = request(86, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(86, "0", "0+", "broker")
     group_id: String = ""
-    topics: A[list[DeleteStateData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
     partition: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class DeleteStateResult(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupStateResponse(Message):
-    SPEC: ClassVar[Spec] = response(86, "0", "0+")
-    results: A[list[DeleteStateResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(86, "0", "0+")
+    results: A[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,16 +10,16 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribeAclsRequest(Message):
-    SPEC: ClassVar[Spec] = request(29, "1-3", "2+", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(29, "1-3", "2+", "broker controller")
     resource_type_filter: Int8 = 0
-    resource_name_filter: A[str | None, w("string", nullable="0+")] = ""
-    pattern_type_filter: A[int, w("int8", "1+")] = 3
-    principal_filter: A[str | None, w("string", nullable="0+")] = ""
-    host_filter: A[str | None, w("string", nullable="0+")] = ""
+    resource_name_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    pattern_type_filter: A[int, wire_field("int8", "1+")] = 3
+    principal_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    host_filter: A[str | None, wire_field("string", nullable="0+")] = ""
     operation: Int8 = 0
     permission_type: Int8 = 0
 
@@ -34,13 +34,13 @@ class AclDescription(Message):
 class DescribeAclsResource(Message):
     resource_type: Int8 = 0
     resource_name: String = ""
-    pattern_type: A[int, w("int8", "1+")] = 3
-    acls: A[list[AclDescription], w("[]struct")] = field(default_factory=list)
+    pattern_type: A[int, wire_field("int8", "1+")] = 3
+    acls: A[list[AclDescription], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeAclsResponse(Message):
-    SPEC: ClassVar[Spec] = response(29, "1-3", "2+")
+    SPEC: ClassVar[MessageSpec] = response(29, "1-3", "2+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    resources: A[list[DescribeAclsResource], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    resources: A[list[DescribeAclsResource], wire_field("[]struct")] = field(default_factory=list)

@@ -10,48 +10,50 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribeConfigsResource(Message):
     resource_type: Int8 = 0
     resource_name: String = ""
-    configuration_keys: A[list[str] | None, w("[]string", nullable="0+")] = field(default_factory=list)
+    configuration_keys: A[list[str] | None, wire_field("[]string", nullable="0+")] = field(default_factory=list)
 
 
 class DescribeConfigsRequest(Message):
-    SPEC: ClassVar[Spec] = request(32, "1-4", "4+", "broker controller")
-    resources: A[list[DescribeConfigsResource], w("[]struct")] = field(default_factory=list)
-    include_synonyms: A[bool, w("bool", "1+")] = False
-    include_documentation: A[bool, w("bool", "3+")] = False
+    SPEC: ClassVar[MessageSpec] = request(32, "1-4", "4+", "broker controller")
+    resources: A[list[DescribeConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    include_synonyms: A[bool, wire_field("bool", "1+")] = False
+    include_documentation: A[bool, wire_field("bool", "3+")] = False
 
 
 class DescribeConfigsSynonym(Message):
-    name: A[str, w("string", "1+")] = ""
-    value: A[str | None, w("string", "1+", nullable="0+")] = ""
-    source: A[int, w("int8", "1+")] = 0
+    name: A[str, wire_field("string", "1+")] = ""
+    value: A[str | None, wire_field("string", "1+", nullable="0+")] = ""
+    source: A[int, wire_field("int8", "1+")] = 0
 
 
 class DescribeConfigsResourceResult(Message):
     name: String = ""
-    value: A[str | None, w("string", nullable="0+")] = ""
+    value: A[str | None, wire_field("string", nullable="0+")] = ""
     read_only: Bool = False
-    config_source: A[int, w("int8", "1+", ignorable=True)] = -1
+    config_source: A[int, wire_field("int8", "1+", ignorable=True)] = -1
     is_sensitive: Bool = False
-    synonyms: A[list[DescribeConfigsSynonym], w("[]struct", "1+", ignorable=True)] = field(default_factory=list)
-    config_type: A[int, w("int8", "3+", ignorable=True)] = 0
-    documentation: A[str | None, w("string", "3+", nullable="0+", ignorable=True)] = ""
+    synonyms: A[list[DescribeConfigsSynonym], wire_field("[]struct", "1+", ignorable=True)] = field(
+        default_factory=list
+    )
+    config_type: A[int, wire_field("int8", "3+", ignorable=True)] = 0
+    documentation: A[str | None, wire_field("string", "3+", nullable="0+", ignorable=True)] = ""
 
 
 class DescribeConfigsResult(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: A[list[DescribeConfigsResourceResult], w("[]struct")] = field(default_factory=list)
+    configs: A[list[DescribeConfigsResourceResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeConfigsResponse(Message):
-    SPEC: ClassVar[Spec] = response(32, "1-4", "4+")
+    SPEC: ClassVar[MessageSpec] = response(32, "1-4", "4+")
     throttle_time_ms: Int32 = 0
-    results: A[list[DescribeConfigsResult], w("[]struct")] = field(default_factory=list)
+    results: A[list[DescribeConfigsResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribeDelegationTokenOwner(Message):
@@ -19,8 +19,10 @@ class DescribeDelegationTokenOwner(Message):
 
 
 class DescribeDelegationTokenRequest(Message):
-    SPEC: ClassVar[Spec] = request(41, "1-3", "2+", "broker controller")
-    owners: A[list[DescribeDelegationTokenOwner] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(41, "1-3", "2+", "broker controller")
+    owners: A[list[DescribeDelegationTokenOwner] | None, wire_field("[]struct", nullable="0+")] = field(
+        default_factory=list
+    )
 
 
 class DescribedDelegationTokenRenewer(Message):
@@ -31,18 +33,18 @@ class DescribedDelegationTokenRenewer(Message):
 class DescribedDelegationToken(Message):
     principal_type: String = ""
     principal_name: String = ""
-    token_requester_principal_type: A[str, w("string", "3+")] = ""
-    token_requester_principal_name: A[str, w("string", "3+")] = ""
+    token_requester_principal_type: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_name: A[str, wire_field("string", "3+")] = ""
     issue_timestamp: Int64 = 0
     expiry_timestamp: Int64 = 0
     max_timestamp: Int64 = 0
     token_id: String = ""
     hmac: Bytes = b""
-    renewers: A[list[DescribedDelegationTokenRenewer], w("[]struct")] = field(default_factory=list)
+    renewers: A[list[DescribedDelegationTokenRenewer], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeDelegationTokenResponse(Message):
-    SPEC: ClassVar[Spec] = response(41, "1-3", "2+")
+    SPEC: ClassVar[MessageSpec] = response(41, "1-3", "2+")
     error_code: Int16 = 0
-    tokens: A[list[DescribedDelegationToken], w("[]struct")] = field(default_factory=list)
+    tokens: A[list[DescribedDelegationToken], wire_field("[]struct")] = field(default_factory=list)
     throttle_time_ms: Int32 = 0

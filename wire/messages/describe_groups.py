@@ -11,18 +11,18 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int16, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bytes, Int16, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribeGroupsRequest(Message):
-    SPEC: ClassVar[Spec] = request(15, "0-6", "5+", "broker")
-    groups: A[list[str], w("[]string")] = field(default_factory=list)
-    include_authorized_operations: A[bool, w("bool", "3+")] = False
+    SPEC: ClassVar[MessageSpec] = request(15, "0-6", "5+", "broker")
+    groups: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    include_authorized_operations: A[bool, wire_field("bool", "3+")] = False
 
 
 class DescribedGroupMember(Message):
     member_id: String = ""
-    group_instance_id: A[str | None, w("string", "4+", nullable="4+", ignorable=True)] = None
+    group_instance_id: A[str | None, wire_field("string", "4+", nullable="4+", ignorable=True)] = None
     client_id: String = ""
     client_host: String = ""
     member_metadata: Bytes = b""
@@ -31,16 +31,16 @@ class DescribedGroupMember(Message):
 
 class DescribedGroup(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", "6+", nullable="6+")] = None
+    error_message: A[str | None, wire_field("string", "6+", nullable="6+")] = None
     group_id: String = ""
     group_state: String = ""
     protocol_type: String = ""
     protocol_data: String = ""
-    members: A[list[DescribedGroupMember], w("[]struct")] = field(default_factory=list)
-    authorized_operations: A[int, w("int32", "3+")] = -2147483648
+    members: A[list[DescribedGroupMember], wire_field("[]struct")] = field(default_factory=list)
+    authorized_operations: A[int, wire_field("int32", "3+")] = -2147483648
 
 
 class DescribeGroupsResponse(Message):
-    SPEC: ClassVar[Spec] = response(15, "0-6", "5+")
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
-    groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(15, "0-6", "5+")
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    groups: A[list[DescribedGroup], wire_field("[]struct")] = field(default_factory=list)

@@ -10,17 +10,17 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribableLogDirTopic(Message):
     topic: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class DescribeLogDirsRequest(Message):
-    SPEC: ClassVar[Spec] = request(35, "1-5", "2+", "broker")
-    topics: A[list[DescribableLogDirTopic] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(35, "1-5", "2+", "broker")
+    topics: A[list[DescribableLogDirTopic] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class DescribeLogDirsPartition(Message):
@@ -32,20 +32,20 @@ class DescribeLogDirsPartition(Message):
 
 class DescribeLogDirsTopic(Message):
     name: String = ""
-    partitions: A[list[DescribeLogDirsPartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[DescribeLogDirsPartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeLogDirsResult(Message):
     error_code: Int16 = 0
     log_dir: String = ""
-    topics: A[list[DescribeLogDirsTopic], w("[]struct")] = field(default_factory=list)
-    total_bytes: A[int, w("int64", "4+", ignorable=True)] = -1
-    usable_bytes: A[int, w("int64", "4+", ignorable=True)] = -1
-    is_cordoned: A[bool, w("bool", "5+", ignorable=True)] = False
+    topics: A[list[DescribeLogDirsTopic], wire_field("[]struct")] = field(default_factory=list)
+    total_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    usable_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    is_cordoned: A[bool, wire_field("bool", "5+", ignorable=True)] = False
 
 
 class DescribeLogDirsResponse(Message):
-    SPEC: ClassVar[Spec] = response(35, "1-5", "2+")
+    SPEC: ClassVar[MessageSpec] = response(35, "1-5", "2+")
     throttle_time_ms: Int32 = 0
-    error_code: A[int, w("int16", "3+", ignorable=True)] = 0
-    results: A[list[DescribeLogDirsResult], w("[]struct")] = field(default_factory=list)
+    error_code: A[int, wire_field("int16", "3+", ignorable=True)] = 0
+    results: A[list[DescribeLogDirsResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,17 +10,17 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class TopicRequest(Message):
     name: String = ""
-    partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
+    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class DescribeProducersRequest(Message):
-    SPEC: ClassVar[Spec] = request(61, "0", "0+", "broker")
-    topics: A[list[TopicRequest], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(61, "0", "0+", "broker")
+    topics: A[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ProducerState(Message):
@@ -35,16 +35,16 @@ class ProducerState(Message):
 class PartitionResponse(Message):
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
-    active_producers: A[list[ProducerState], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    active_producers: A[list[ProducerState], wire_field("[]struct")] = field(default_factory=list)
 
 
 class TopicResponse(Message):
     name: String = ""
-    partitions: A[list[PartitionResponse], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResponse], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeProducersResponse(Message):
-    SPEC: ClassVar[Spec] = response(61, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(61, "0", "0+")
     throttle_time_ms: Int32 = 0
-    topics: A[list[TopicResponse], w("[]struct")] = field(default_factory=list)
+    topics: A[list[TopicResponse], wire_field("[]struct")] = field(default_factory=list)

@@ -10,7 +10,18 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    request,
+    response,
+    wire_field,
+)
 
 
 class DescribeQuorumRequestPartitionData(Message):
@@ -19,52 +30,52 @@ class DescribeQuorumRequestPartitionData(Message):
 
 class DescribeQuorumRequestTopicData(Message):
     topic_name: String = ""
-    partitions: A[list[DescribeQuorumRequestPartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[DescribeQuorumRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeQuorumRequest(Message):
-    SPEC: ClassVar[Spec] = request(55, "0-2", "0+", "broker controller")
-    topics: A[list[DescribeQuorumRequestTopicData], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(55, "0-2", "0+", "broker controller")
+    topics: A[list[DescribeQuorumRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReplicaState(Message):
     replica_id: Int32 = 0
-    replica_directory_id: A[bytes, w("uuid", "2+")] = ZERO_UUID
+    replica_directory_id: A[bytes, wire_field("uuid", "2+")] = ZERO_UUID
     log_end_offset: Int64 = 0
-    last_fetch_timestamp: A[int, w("int64", "1+", ignorable=True)] = -1
-    last_caught_up_timestamp: A[int, w("int64", "1+", ignorable=True)] = -1
+    last_fetch_timestamp: A[int, wire_field("int64", "1+", ignorable=True)] = -1
+    last_caught_up_timestamp: A[int, wire_field("int64", "1+", ignorable=True)] = -1
 
 
 class DescribeQuorumResponsePartitionData(Message):
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""
+    error_message: A[str | None, wire_field("string", "2+", nullable="2+", ignorable=True)] = ""
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
-    current_voters: A[list[ReplicaState], w("[]struct")] = field(default_factory=list)
-    observers: A[list[ReplicaState], w("[]struct")] = field(default_factory=list)
+    current_voters: A[list[ReplicaState], wire_field("[]struct")] = field(default_factory=list)
+    observers: A[list[ReplicaState], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeQuorumResponseTopicData(Message):
     topic_name: String = ""
-    partitions: A[list[DescribeQuorumResponsePartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[DescribeQuorumResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class Listener(Message):
-    name: A[str, w("string", "2+")] = ""
-    host: A[str, w("string", "2+")] = ""
-    port: A[int, w("uint16", "2+")] = 0
+    name: A[str, wire_field("string", "2+")] = ""
+    host: A[str, wire_field("string", "2+")] = ""
+    port: A[int, wire_field("uint16", "2+")] = 0
 
 
 class Node(Message):
-    node_id: A[int, w("int32", "2+")] = 0
-    listeners: A[list[Listener], w("[]struct", "2+")] = field(default_factory=list)
+    node_id: A[int, wire_field("int32", "2+")] = 0
+    listeners: A[list[Listener], wire_field("[]struct", "2+")] = field(default_factory=list)
 
 
 class DescribeQuorumResponse(Message):
-    SPEC: ClassVar[Spec] = response(55, "0-2", "0+")
+    SPEC: ClassVar[MessageSpec] = response(55, "0-2", "0+")
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""
-    topics: A[list[DescribeQuorumResponseTopicData], w("[]struct")] = field(default_factory=list)
-    nodes: A[list[Node], w("[]struct", "2+")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", "2+", nullable="2+", ignorable=True)] = ""
+    topics: A[list[DescribeQuorumResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    nodes: A[list[Node], wire_field("[]struct", "2+")] = field(default_factory=list)

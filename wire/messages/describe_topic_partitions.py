@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class TopicRequest(Message):
@@ -23,30 +23,30 @@ class DescribeTopicPartitionsRequestCursor(Message):
 
 
 class DescribeTopicPartitionsRequest(Message):
-    SPEC: ClassVar[Spec] = request(75, "0", "0+", "broker")
-    topics: A[list[TopicRequest], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(75, "0", "0+", "broker")
+    topics: A[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
     response_partition_limit: Int32 = 2000
-    cursor: A[DescribeTopicPartitionsRequestCursor | None, w("struct", nullable="0+")] = None
+    cursor: A[DescribeTopicPartitionsRequestCursor | None, wire_field("struct", nullable="0+")] = None
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
-    leader_epoch: A[int, w("int32", ignorable=True)] = -1
-    replica_nodes: A[list[int], w("[]int32")] = field(default_factory=list)
-    isr_nodes: A[list[int], w("[]int32")] = field(default_factory=list)
-    eligible_leader_replicas: A[list[int] | None, w("[]int32", nullable="0+")] = None
-    last_known_elr: A[list[int] | None, w("[]int32", nullable="0+")] = None
-    offline_replicas: A[list[int], w("[]int32", ignorable=True)] = field(default_factory=list)
+    leader_epoch: A[int, wire_field("int32", ignorable=True)] = -1
+    replica_nodes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    isr_nodes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    eligible_leader_replicas: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
+    last_known_elr: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
+    offline_replicas: A[list[int], wire_field("[]int32", ignorable=True)] = field(default_factory=list)
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
     error_code: Int16 = 0
-    name: A[str | None, w("string", nullable="0+")] = ""
-    topic_id: A[bytes, w("uuid", ignorable=True)] = ZERO_UUID
-    is_internal: A[bool, w("bool", ignorable=True)] = False
-    partitions: A[list[DescribeTopicPartitionsResponsePartition], w("[]struct")] = field(default_factory=list)
+    name: A[str | None, wire_field("string", nullable="0+")] = ""
+    topic_id: A[bytes, wire_field("uuid", ignorable=True)] = ZERO_UUID
+    is_internal: A[bool, wire_field("bool", ignorable=True)] = False
+    partitions: A[list[DescribeTopicPartitionsResponsePartition], wire_field("[]struct")] = field(default_factory=list)
     topic_authorized_operations: Int32 = -2147483648
 
 
@@ -56,7 +56,7 @@ class DescribeTopicPartitionsResponseCursor(Message):
 
 
 class DescribeTopicPartitionsResponse(Message):
-    SPEC: ClassVar[Spec] = response(75, "0", "0+")
-    throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
-    topics: A[list[DescribeTopicPartitionsResponseTopic], w("[]struct")] = field(default_factory=list)
-    next_cursor: A[DescribeTopicPartitionsResponseCursor | None, w("struct", nullable="0+")] = None
+    SPEC: ClassVar[MessageSpec] = response(75, "0", "0+")
+    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    topics: A[list[DescribeTopicPartitionsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    next_cursor: A[DescribeTopicPartitionsResponseCursor | None, wire_field("struct", nullable="0+")] = None

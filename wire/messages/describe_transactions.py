@@ -10,17 +10,17 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class DescribeTransactionsRequest(Message):
-    SPEC: ClassVar[Spec] = request(65, "0", "0+", "broker")
-    transactional_ids: A[list[str], w("[]string")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(65, "0", "0+", "broker")
+    transactional_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
 
 
 class TopicData(Message):
     topic: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class TransactionState(Message):
@@ -31,10 +31,10 @@ class TransactionState(Message):
     transaction_start_time_ms: Int64 = 0
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    topics: A[list[TopicData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[TopicData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeTransactionsResponse(Message):
-    SPEC: ClassVar[Spec] = response(65, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(65, "0", "0+")
     throttle_time_ms: Int32 = 0
-    transaction_states: A[list[TransactionState], w("[]struct")] = field(default_factory=list)
+    transaction_states: A[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)

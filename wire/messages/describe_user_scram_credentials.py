@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int8, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class UserName(Message):
@@ -18,8 +18,8 @@ class UserName(Message):
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    SPEC: ClassVar[Spec] = request(50, "0", "0+", "broker controller")
-    users: A[list[UserName] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(50, "0", "0+", "broker controller")
+    users: A[list[UserName] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class CredentialInfo(Message):
@@ -30,13 +30,13 @@ class CredentialInfo(Message):
 class DescribeUserScramCredentialsResult(Message):
     user: String = ""
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    credential_infos: A[list[CredentialInfo], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    credential_infos: A[list[CredentialInfo], wire_field("[]struct")] = field(default_factory=list)
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    SPEC: ClassVar[Spec] = response(50, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(50, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    results: A[list[DescribeUserScramCredentialsResult], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    results: A[list[DescribeUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,34 +10,36 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class TopicPartitions(Message):
     topic: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class ElectLeadersRequest(Message):
-    SPEC: ClassVar[Spec] = request(43, "0-2", "2+", "broker controller")
-    election_type: A[int, w("int8", "1+")] = 0
-    topic_partitions: A[list[TopicPartitions] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(43, "0-2", "2+", "broker controller")
+    election_type: A[int, wire_field("int8", "1+")] = 0
+    topic_partitions: A[list[TopicPartitions] | None, wire_field("[]struct", nullable="0+")] = field(
+        default_factory=list
+    )
     timeout_ms: Int32 = 60000
 
 
 class PartitionResult(Message):
     partition_id: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class ReplicaElectionResult(Message):
     topic: String = ""
-    partition_result: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partition_result: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ElectLeadersResponse(Message):
-    SPEC: ClassVar[Spec] = response(43, "0-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(43, "0-2", "2+")
     throttle_time_ms: Int32 = 0
-    error_code: A[int, w("int16", "1+")] = 0
-    replica_election_results: A[list[ReplicaElectionResult], w("[]struct")] = field(default_factory=list)
+    error_code: A[int, wire_field("int16", "1+")] = 0
+    replica_election_results: A[list[ReplicaElectionResult], wire_field("[]struct")] = field(default_factory=list)

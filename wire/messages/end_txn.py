@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class EndTxnRequest(Message):
-    SPEC: ClassVar[Spec] = request(26, "0-5", "3+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(26, "0-5", "3+", "broker")
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
@@ -20,8 +20,8 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    SPEC: ClassVar[Spec] = response(26, "0-5", "3+")
+    SPEC: ClassVar[MessageSpec] = response(26, "0-5", "3+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    producer_id: A[int, w("int64", "5+", ignorable=True)] = -1
-    producer_epoch: A[int, w("int16", "5+", ignorable=True)] = -1
+    producer_id: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    producer_epoch: A[int, wire_field("int16", "5+", ignorable=True)] = -1

@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, Spec, String, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    Opaque,
+    String,
+    request,
+    response,
+    wire_field,
+)
 
 
 class FetchSnapshotRequestSnapshotId(Message):
@@ -21,22 +33,24 @@ class FetchSnapshotRequestSnapshotId(Message):
 class FetchSnapshotRequestPartitionSnapshot(Message):
     partition: Int32 = 0
     current_leader_epoch: Int32 = 0
-    snapshot_id: A[FetchSnapshotRequestSnapshotId, w("struct")] = field(default_factory=FetchSnapshotRequestSnapshotId)
+    snapshot_id: A[FetchSnapshotRequestSnapshotId, wire_field("struct")] = field(
+        default_factory=FetchSnapshotRequestSnapshotId
+    )
     position: Int64 = 0
-    replica_directory_id: A[bytes, w("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
+    replica_directory_id: A[bytes, wire_field("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
 
 
 class FetchSnapshotRequestTopicSnapshot(Message):
     name: String = ""
-    partitions: A[list[FetchSnapshotRequestPartitionSnapshot], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[FetchSnapshotRequestPartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
 
 
 class FetchSnapshotRequest(Message):
-    SPEC: ClassVar[Spec] = request(59, "0-1", "0+", "controller")
-    cluster_id: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
+    SPEC: ClassVar[MessageSpec] = request(59, "0-1", "0+", "controller")
+    cluster_id: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
     replica_id: Int32 = -1
     max_bytes: Int32 = 2147483647
-    topics: A[list[FetchSnapshotRequestTopicSnapshot], w("[]struct")] = field(default_factory=list)
+    topics: A[list[FetchSnapshotRequestTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
 
 
 class FetchSnapshotResponseSnapshotId(Message):
@@ -52,29 +66,33 @@ class LeaderIdAndEpoch(Message):
 class FetchSnapshotResponsePartitionSnapshot(Message):
     index: Int32 = 0
     error_code: Int16 = 0
-    snapshot_id: A[FetchSnapshotResponseSnapshotId, w("struct")] = field(
+    snapshot_id: A[FetchSnapshotResponseSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotResponseSnapshotId
     )
-    current_leader: A[LeaderIdAndEpoch, w("struct", tagged="0+", tag=0)] = field(default_factory=LeaderIdAndEpoch)
+    current_leader: A[LeaderIdAndEpoch, wire_field("struct", tagged="0+", tag=0)] = field(
+        default_factory=LeaderIdAndEpoch
+    )
     size: Int64 = 0
     position: Int64 = 0
-    unaligned_records: A[Opaque, w("records")] = None
+    unaligned_records: A[Opaque, wire_field("records")] = None
 
 
 class FetchSnapshotResponseTopicSnapshot(Message):
     name: String = ""
-    partitions: A[list[FetchSnapshotResponsePartitionSnapshot], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[FetchSnapshotResponsePartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    node_id: A[int, w("int32", "1+")] = 0
-    host: A[str, w("string", "1+")] = ""
-    port: A[int, w("uint16", "1+")] = 0
+    node_id: A[int, wire_field("int32", "1+")] = 0
+    host: A[str, wire_field("string", "1+")] = ""
+    port: A[int, wire_field("uint16", "1+")] = 0
 
 
 class FetchSnapshotResponse(Message):
-    SPEC: ClassVar[Spec] = response(59, "0-1", "0+")
-    throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
+    SPEC: ClassVar[MessageSpec] = response(59, "0-1", "0+")
+    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
     error_code: Int16 = 0
-    topics: A[list[FetchSnapshotResponseTopicSnapshot], w("[]struct")] = field(default_factory=list)
-    node_endpoints: A[list[NodeEndpoint], w("[]struct", "1+", tagged="1+", tag=0)] = field(default_factory=list)
+    topics: A[list[FetchSnapshotResponseTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+        default_factory=list
+    )

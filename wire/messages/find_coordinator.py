@@ -10,31 +10,31 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Message, Spec, request, response, w
+from ottla.wire.schema import Message, MessageSpec, request, response, wire_field
 
 
 class FindCoordinatorRequest(Message):
-    SPEC: ClassVar[Spec] = request(10, "0-6", "3+", "broker")
-    key: A[str, w("string", "0-3")] = ""
-    key_type: A[int, w("int8", "1+")] = 0
-    coordinator_keys: A[list[str], w("[]string", "4+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(10, "0-6", "3+", "broker")
+    key: A[str, wire_field("string", "0-3")] = ""
+    key_type: A[int, wire_field("int8", "1+")] = 0
+    coordinator_keys: A[list[str], wire_field("[]string", "4+")] = field(default_factory=list)
 
 
 class Coordinator(Message):
-    key: A[str, w("string", "4+")] = ""
-    node_id: A[int, w("int32", "4+")] = 0
-    host: A[str, w("string", "4+")] = ""
-    port: A[int, w("int32", "4+")] = 0
-    error_code: A[int, w("int16", "4+")] = 0
-    error_message: A[str | None, w("string", "4+", nullable="4+", ignorable=True)] = ""
+    key: A[str, wire_field("string", "4+")] = ""
+    node_id: A[int, wire_field("int32", "4+")] = 0
+    host: A[str, wire_field("string", "4+")] = ""
+    port: A[int, wire_field("int32", "4+")] = 0
+    error_code: A[int, wire_field("int16", "4+")] = 0
+    error_message: A[str | None, wire_field("string", "4+", nullable="4+", ignorable=True)] = ""
 
 
 class FindCoordinatorResponse(Message):
-    SPEC: ClassVar[Spec] = response(10, "0-6", "3+")
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
-    error_code: A[int, w("int16", "0-3")] = 0
-    error_message: A[str | None, w("string", "1-3", nullable="1-3", ignorable=True)] = ""
-    node_id: A[int, w("int32", "0-3")] = 0
-    host: A[str, w("string", "0-3")] = ""
-    port: A[int, w("int32", "0-3")] = 0
-    coordinators: A[list[Coordinator], w("[]struct", "4+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(10, "0-6", "3+")
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    error_code: A[int, wire_field("int16", "0-3")] = 0
+    error_message: A[str | None, wire_field("string", "1-3", nullable="1-3", ignorable=True)] = ""
+    node_id: A[int, wire_field("int32", "0-3")] = 0
+    host: A[str, wire_field("string", "0-3")] = ""
+    port: A[int, wire_field("int32", "0-3")] = 0
+    coordinators: A[list[Coordinator], wire_field("[]struct", "4+")] = field(default_factory=list)

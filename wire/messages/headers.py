@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, data, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, data, wire_field
 
 
 class RequestHeader(Message):
-    SPEC: ClassVar[Spec] = data("header", "1-2", "2+")
+    SPEC: ClassVar[MessageSpec] = data("header", "1-2", "2+")
     request_api_key: Int16 = 0
     request_api_version: Int16 = 0
     correlation_id: Int32 = 0
-    client_id: A[str | None, w("string", "1+", nullable="1+", never_compact=True)] = ""
+    client_id: A[str | None, wire_field("string", "1+", nullable="1+", never_compact=True)] = ""
 
 
 class ResponseHeader(Message):
-    SPEC: ClassVar[Spec] = data("header", "0-1", "1+")
+    SPEC: ClassVar[MessageSpec] = data("header", "0-1", "1+")
     correlation_id: Int32 = 0

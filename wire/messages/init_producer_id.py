@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
 
 
 class InitProducerIdRequest(Message):
-    SPEC: ClassVar[Spec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
-    transactional_id: A[str | None, w("string", nullable="0+")] = ""
+    SPEC: ClassVar[MessageSpec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
+    transactional_id: A[str | None, wire_field("string", nullable="0+")] = ""
     transaction_timeout_ms: Int32 = 0
-    producer_id: A[int, w("int64", "3+")] = -1
-    producer_epoch: A[int, w("int16", "3+")] = -1
-    enable2_pc: A[bool, w("bool", "6+")] = False
-    keep_prepared_txn: A[bool, w("bool", "6+")] = False
+    producer_id: A[int, wire_field("int64", "3+")] = -1
+    producer_epoch: A[int, wire_field("int16", "3+")] = -1
+    enable2_pc: A[bool, wire_field("bool", "6+")] = False
+    keep_prepared_txn: A[bool, wire_field("bool", "6+")] = False
 
 
 class InitProducerIdResponse(Message):
-    SPEC: ClassVar[Spec] = response(22, "0-6", "2+")
-    throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
+    SPEC: ClassVar[MessageSpec] = response(22, "0-6", "2+")
+    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
     error_code: Int16 = 0
     producer_id: Int64 = -1
     producer_epoch: Int16 = 0
-    ongoing_txn_producer_id: A[int, w("int64", "6+")] = -1
-    ongoing_txn_producer_epoch: A[int, w("int16", "6+")] = -1
+    ongoing_txn_producer_id: A[int, wire_field("int64", "6+")] = -1
+    ongoing_txn_producer_epoch: A[int, wire_field("int16", "6+")] = -1

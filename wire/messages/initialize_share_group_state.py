@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class PartitionData(Message):
@@ -21,26 +33,26 @@ class PartitionData(Message):
 
 class InitializeStateData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class InitializeShareGroupStateRequest(Message):
-    SPEC: ClassVar[Spec] = request(83, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(83, "0", "0+", "broker")
     group_id: String = ""
-    topics: A[list[InitializeStateData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
     partition: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class InitializeStateResult(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class InitializeShareGroupStateResponse(Message):
-    SPEC: ClassVar[Spec] = response(83, "0", "0+")
-    results: A[list[InitializeStateResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(83, "0", "0+")
+    results: A[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -10,24 +10,24 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Message, MessageSpec, String, request, response, wire_field
 
 
 class ListGroupsRequest(Message):
-    SPEC: ClassVar[Spec] = request(16, "0-5", "3+", "broker")
-    states_filter: A[list[str], w("[]string", "4+")] = field(default_factory=list)
-    types_filter: A[list[str], w("[]string", "5+")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(16, "0-5", "3+", "broker")
+    states_filter: A[list[str], wire_field("[]string", "4+")] = field(default_factory=list)
+    types_filter: A[list[str], wire_field("[]string", "5+")] = field(default_factory=list)
 
 
 class ListedGroup(Message):
     group_id: String = ""
     protocol_type: String = ""
-    group_state: A[str, w("string", "4+", ignorable=True)] = ""
-    group_type: A[str, w("string", "5+", ignorable=True)] = ""
+    group_state: A[str, wire_field("string", "4+", ignorable=True)] = ""
+    group_type: A[str, wire_field("string", "5+", ignorable=True)] = ""
 
 
 class ListGroupsResponse(Message):
-    SPEC: ClassVar[Spec] = response(16, "0-5", "3+")
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
+    SPEC: ClassVar[MessageSpec] = response(16, "0-5", "3+")
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0
-    groups: A[list[ListedGroup], w("[]struct")] = field(default_factory=list)
+    groups: A[list[ListedGroup], wire_field("[]struct")] = field(default_factory=list)

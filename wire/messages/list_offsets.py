@@ -11,42 +11,42 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class ListOffsetsPartition(Message):
     partition_index: Int32 = 0
-    current_leader_epoch: A[int, w("int32", "4+", ignorable=True)] = -1
+    current_leader_epoch: A[int, wire_field("int32", "4+", ignorable=True)] = -1
     timestamp: Int64 = 0
 
 
 class ListOffsetsTopic(Message):
     name: String = ""
-    partitions: A[list[ListOffsetsPartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[ListOffsetsPartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ListOffsetsRequest(Message):
-    SPEC: ClassVar[Spec] = request(2, "1-11", "6+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(2, "1-11", "6+", "broker")
     replica_id: Int32 = 0
-    isolation_level: A[int, w("int8", "2+")] = 0
-    topics: A[list[ListOffsetsTopic], w("[]struct")] = field(default_factory=list)
-    timeout_ms: A[int, w("int32", "10+", ignorable=True)] = 0
+    isolation_level: A[int, wire_field("int8", "2+")] = 0
+    topics: A[list[ListOffsetsTopic], wire_field("[]struct")] = field(default_factory=list)
+    timeout_ms: A[int, wire_field("int32", "10+", ignorable=True)] = 0
 
 
 class ListOffsetsPartitionResponse(Message):
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    timestamp: A[int, w("int64", "1+")] = -1
-    offset: A[int, w("int64", "1+")] = -1
-    leader_epoch: A[int, w("int32", "4+")] = -1
+    timestamp: A[int, wire_field("int64", "1+")] = -1
+    offset: A[int, wire_field("int64", "1+")] = -1
+    leader_epoch: A[int, wire_field("int32", "4+")] = -1
 
 
 class ListOffsetsTopicResponse(Message):
     name: String = ""
-    partitions: A[list[ListOffsetsPartitionResponse], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[ListOffsetsPartitionResponse], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ListOffsetsResponse(Message):
-    SPEC: ClassVar[Spec] = response(2, "1-11", "6+")
-    throttle_time_ms: A[int, w("int32", "2+", ignorable=True)] = 0
-    topics: A[list[ListOffsetsTopicResponse], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(2, "1-11", "6+")
+    throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    topics: A[list[ListOffsetsTopicResponse], wire_field("[]struct")] = field(default_factory=list)

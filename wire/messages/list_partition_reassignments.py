@@ -10,35 +10,35 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class ListPartitionReassignmentsTopics(Message):
     name: String = ""
-    partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
+    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class ListPartitionReassignmentsRequest(Message):
-    SPEC: ClassVar[Spec] = request(46, "0", "0+", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(46, "0", "0+", "broker controller")
     timeout_ms: Int32 = 60000
-    topics: A[list[ListPartitionReassignmentsTopics] | None, w("[]struct", nullable="0+")] = None
+    topics: A[list[ListPartitionReassignmentsTopics] | None, wire_field("[]struct", nullable="0+")] = None
 
 
 class OngoingPartitionReassignment(Message):
     partition_index: Int32 = 0
-    replicas: A[list[int], w("[]int32")] = field(default_factory=list)
-    adding_replicas: A[list[int], w("[]int32")] = field(default_factory=list)
-    removing_replicas: A[list[int], w("[]int32")] = field(default_factory=list)
+    replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    adding_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    removing_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class OngoingTopicReassignment(Message):
     name: String = ""
-    partitions: A[list[OngoingPartitionReassignment], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[OngoingPartitionReassignment], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ListPartitionReassignmentsResponse(Message):
-    SPEC: ClassVar[Spec] = response(46, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(46, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    topics: A[list[OngoingTopicReassignment], w("[]struct")] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    topics: A[list[OngoingTopicReassignment], wire_field("[]struct")] = field(default_factory=list)

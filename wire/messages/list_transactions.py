@@ -10,15 +10,15 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class ListTransactionsRequest(Message):
-    SPEC: ClassVar[Spec] = request(66, "0-2", "0+", "broker")
-    state_filters: A[list[str], w("[]string")] = field(default_factory=list)
-    producer_id_filters: A[list[int], w("[]int64")] = field(default_factory=list)
-    duration_filter: A[int, w("int64", "1+")] = -1
-    transactional_id_pattern: A[str | None, w("string", "2+", nullable="2+")] = None
+    SPEC: ClassVar[MessageSpec] = request(66, "0-2", "0+", "broker")
+    state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    producer_id_filters: A[list[int], wire_field("[]int64")] = field(default_factory=list)
+    duration_filter: A[int, wire_field("int64", "1+")] = -1
+    transactional_id_pattern: A[str | None, wire_field("string", "2+", nullable="2+")] = None
 
 
 class TransactionState(Message):
@@ -28,8 +28,8 @@ class TransactionState(Message):
 
 
 class ListTransactionsResponse(Message):
-    SPEC: ClassVar[Spec] = response(66, "0-2", "0+")
+    SPEC: ClassVar[MessageSpec] = response(66, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    unknown_state_filters: A[list[str], w("[]string")] = field(default_factory=list)
-    transaction_states: A[list[TransactionState], w("[]struct")] = field(default_factory=list)
+    unknown_state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    transaction_states: A[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)

@@ -17,22 +17,22 @@ from ottla.wire.schema import (
     Int32,
     Int64,
     Message,
-    Spec,
+    MessageSpec,
     String,
     Uint16,
     Uuid,
     data,
-    w,
+    wire_field,
 )
 
 
 class AbortTransactionRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 25)
-    reason: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 25)
+    reason: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
 
 
 class AccessControlEntryRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 18)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 18)
     id: Uuid = ZERO_UUID
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -44,51 +44,51 @@ class AccessControlEntryRecord(Message):
 
 
 class BeginTransactionRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 23)
-    name: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 23)
+    name: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
 
 
 class BrokerRegistrationChangeRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0-3", "0+", 17)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0-3", "0+", 17)
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
-    fenced: A[int, w("int8", tagged="0+", tag=0)] = 0
-    in_controlled_shutdown: A[int, w("int8", "1+", tagged="1+", tag=1)] = 0
-    log_dirs: A[list[bytes], w("[]uuid", "2+", tagged="2+", tag=2)] = field(default_factory=list)
-    cordoned_log_dirs: A[list[bytes] | None, w("[]uuid", "3+", nullable="3+", tagged="3+", tag=3)] = None
+    fenced: A[int, wire_field("int8", tagged="0+", tag=0)] = 0
+    in_controlled_shutdown: A[int, wire_field("int8", "1+", tagged="1+", tag=1)] = 0
+    log_dirs: A[list[bytes], wire_field("[]uuid", "2+", tagged="2+", tag=2)] = field(default_factory=list)
+    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "3+", nullable="3+", tagged="3+", tag=3)] = None
 
 
 class ClearElrRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 28)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 28)
     topic_name: String = ""
 
 
 class EntityData(Message):
     entity_type: String = ""
-    entity_name: A[str | None, w("string", nullable="0+")] = ""
+    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class ClientQuotaRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 14)
-    entity: A[list[EntityData], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 14)
+    entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
     key: String = ""
     value: Float64 = 0.0
     remove: Bool = False
 
 
 class ConfigRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 4)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 4)
     resource_type: Int8 = 0
     resource_name: String = ""
     name: String = ""
-    value: A[str | None, w("string", nullable="0+")] = ""
+    value: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class DelegationTokenRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 10)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 10)
     owner: String = ""
     requester: String = ""
-    renewers: A[list[str], w("[]string")] = field(default_factory=list)
+    renewers: A[list[str], wire_field("[]string")] = field(default_factory=list)
     issue_timestamp: Int64 = 0
     max_timestamp: Int64 = 0
     expiration_timestamp: Int64 = 0
@@ -96,59 +96,59 @@ class DelegationTokenRecord(Message):
 
 
 class EndTransactionRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 24)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 24)
 
 
 class FeatureLevelRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 12)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 12)
     name: String = ""
     feature_level: Int16 = 0
 
 
 class FenceBrokerRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 7)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 7)
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class NoOpRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 20)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 20)
 
 
 class PartitionChangeRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0-2", "0+", 5)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0-2", "0+", 5)
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
-    isr: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=0)] = None
-    leader: A[int, w("int32", tagged="0+", tag=1)] = -2
-    replicas: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=2)] = None
-    removing_replicas: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=3)] = None
-    adding_replicas: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=4)] = None
-    leader_recovery_state: A[int, w("int8", tagged="0+", tag=5)] = -1
-    directories: A[list[bytes] | None, w("[]uuid", "1+", nullable="1+", tagged="1+", tag=8)] = None
-    eligible_leader_replicas: A[list[int] | None, w("[]int32", "2+", nullable="2+", tagged="2+", tag=6)] = None
-    last_known_elr: A[list[int] | None, w("[]int32", "2+", nullable="2+", tagged="2+", tag=7)] = None
+    isr: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = None
+    leader: A[int, wire_field("int32", tagged="0+", tag=1)] = -2
+    replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=2)] = None
+    removing_replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=3)] = None
+    adding_replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=4)] = None
+    leader_recovery_state: A[int, wire_field("int8", tagged="0+", tag=5)] = -1
+    directories: A[list[bytes] | None, wire_field("[]uuid", "1+", nullable="1+", tagged="1+", tag=8)] = None
+    eligible_leader_replicas: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=6)] = None
+    last_known_elr: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=7)] = None
 
 
 class PartitionRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0-2", "0+", 3)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0-2", "0+", 3)
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
-    replicas: A[list[int], w("[]int32")] = field(default_factory=list)
-    isr: A[list[int], w("[]int32")] = field(default_factory=list)
-    removing_replicas: A[list[int], w("[]int32")] = field(default_factory=list)
-    adding_replicas: A[list[int], w("[]int32")] = field(default_factory=list)
+    replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    isr: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    removing_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    adding_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
     leader: Int32 = -1
-    leader_recovery_state: A[int, w("int8", tagged="0+", tag=0)] = 0
+    leader_recovery_state: A[int, wire_field("int8", tagged="0+", tag=0)] = 0
     leader_epoch: Int32 = -1
     partition_epoch: Int32 = -1
-    directories: A[list[bytes], w("[]uuid", "1+")] = field(default_factory=list)
-    eligible_leader_replicas: A[list[int] | None, w("[]int32", "2+", nullable="2+", tagged="2+", tag=1)] = None
-    last_known_elr: A[list[int] | None, w("[]int32", "2+", nullable="2+", tagged="2+", tag=2)] = None
+    directories: A[list[bytes], wire_field("[]uuid", "1+")] = field(default_factory=list)
+    eligible_leader_replicas: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=1)] = None
+    last_known_elr: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=2)] = None
 
 
 class ProducerIdsRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 15)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 15)
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
     next_producer_id: Int64 = 0
@@ -168,18 +168,18 @@ class BrokerFeature(Message):
 
 
 class RegisterBrokerRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0-4", "0+", 0)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0-4", "0+", 0)
     broker_id: Int32 = 0
-    is_migrating_zk_broker: A[bool, w("bool", "2+")] = False
+    is_migrating_zk_broker: A[bool, wire_field("bool", "2+")] = False
     incarnation_id: Uuid = ZERO_UUID
     broker_epoch: Int64 = 0
-    end_points: A[list[BrokerEndpoint], w("[]struct")] = field(default_factory=list)
-    features: A[list[BrokerFeature], w("[]struct")] = field(default_factory=list)
-    rack: A[str | None, w("string", nullable="0+")] = ""
+    end_points: A[list[BrokerEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    features: A[list[BrokerFeature], wire_field("[]struct")] = field(default_factory=list)
+    rack: A[str | None, wire_field("string", nullable="0+")] = ""
     fenced: Bool = True
-    in_controlled_shutdown: A[bool, w("bool", "1+")] = False
-    log_dirs: A[list[bytes], w("[]uuid", "3+", tagged="3+", tag=0)] = field(default_factory=list)
-    cordoned_log_dirs: A[list[bytes] | None, w("[]uuid", "4+", nullable="4+", tagged="4+", tag=1)] = None
+    in_controlled_shutdown: A[bool, wire_field("bool", "1+")] = False
+    log_dirs: A[list[bytes], wire_field("[]uuid", "3+", tagged="3+", tag=0)] = field(default_factory=list)
+    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "4+", nullable="4+", tagged="4+", tag=1)] = None
 
 
 class ControllerEndpoint(Message):
@@ -196,55 +196,55 @@ class ControllerFeature(Message):
 
 
 class RegisterControllerRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 27)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 27)
     controller_id: Int32 = 0
     incarnation_id: Uuid = ZERO_UUID
     zk_migration_ready: Bool = False
-    end_points: A[list[ControllerEndpoint], w("[]struct")] = field(default_factory=list)
-    features: A[list[ControllerFeature], w("[]struct")] = field(default_factory=list)
+    end_points: A[list[ControllerEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    features: A[list[ControllerFeature], wire_field("[]struct")] = field(default_factory=list)
 
 
 class RemoveAccessControlEntryRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 19)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 19)
     id: Uuid = ZERO_UUID
 
 
 class RemoveDelegationTokenRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 26)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 26)
     token_id: String = ""
 
 
 class RemoveTopicRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 9)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 9)
     topic_id: Uuid = ZERO_UUID
 
 
 class RemoveUserScramCredentialRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 22)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 22)
     name: String = ""
     mechanism: Int8 = 0
 
 
 class TopicRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 2)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
     name: String = ""
     topic_id: Uuid = ZERO_UUID
 
 
 class UnfenceBrokerRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 8)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 8)
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class UnregisterBrokerRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 1)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
 
 
 class UserScramCredentialRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 11)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 11)
     name: String = ""
     mechanism: Int8 = 0
     salt: Bytes = b""
@@ -254,5 +254,5 @@ class UserScramCredentialRecord(Message):
 
 
 class ZkMigrationStateRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 21)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 21)
     zk_migration_state: Int8 = 0

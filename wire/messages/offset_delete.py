@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class OffsetDeleteRequestPartition(Message):
@@ -19,13 +19,13 @@ class OffsetDeleteRequestPartition(Message):
 
 class OffsetDeleteRequestTopic(Message):
     name: String = ""
-    partitions: A[list[OffsetDeleteRequestPartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[OffsetDeleteRequestPartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteRequest(Message):
-    SPEC: ClassVar[Spec] = request(47, "0", "none", "broker")
+    SPEC: ClassVar[MessageSpec] = request(47, "0", "none", "broker")
     group_id: String = ""
-    topics: A[list[OffsetDeleteRequestTopic], w("[]struct")] = field(default_factory=list)
+    topics: A[list[OffsetDeleteRequestTopic], wire_field("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteResponsePartition(Message):
@@ -35,11 +35,11 @@ class OffsetDeleteResponsePartition(Message):
 
 class OffsetDeleteResponseTopic(Message):
     name: String = ""
-    partitions: A[list[OffsetDeleteResponsePartition], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[OffsetDeleteResponsePartition], wire_field("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteResponse(Message):
-    SPEC: ClassVar[Spec] = response(47, "0", "none")
+    SPEC: ClassVar[MessageSpec] = response(47, "0", "none")
     error_code: Int16 = 0
-    throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
-    topics: A[list[OffsetDeleteResponseTopic], w("[]struct")] = field(default_factory=list)
+    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    topics: A[list[OffsetDeleteResponseTopic], wire_field("[]struct")] = field(default_factory=list)

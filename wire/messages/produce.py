@@ -11,66 +11,81 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, Spec, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    Opaque,
+    request,
+    response,
+    wire_field,
+)
 
 
 class PartitionProduceData(Message):
     index: Int32 = 0
-    records: A[Opaque, w("records", nullable="0+")] = None
+    records: A[Opaque, wire_field("records", nullable="0+")] = None
 
 
 class TopicProduceData(Message):
-    name: A[str, w("string", "0-12", ignorable=True)] = ""
-    topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
-    partition_data: A[list[PartitionProduceData], w("[]struct")] = field(default_factory=list)
+    name: A[str, wire_field("string", "0-12", ignorable=True)] = ""
+    topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
+    partition_data: A[list[PartitionProduceData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ProduceRequest(Message):
-    SPEC: ClassVar[Spec] = request(0, "3-13", "9+", "broker")
-    transactional_id: A[str | None, w("string", "3+", nullable="3+")] = None
+    SPEC: ClassVar[MessageSpec] = request(0, "3-13", "9+", "broker")
+    transactional_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
     acks: Int16 = 0
     timeout_ms: Int32 = 0
-    topic_data: A[list[TopicProduceData], w("[]struct")] = field(default_factory=list)
+    topic_data: A[list[TopicProduceData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class BatchIndexAndErrorMessage(Message):
-    batch_index: A[int, w("int32", "8+")] = 0
-    batch_index_error_message: A[str | None, w("string", "8+", nullable="8+")] = None
+    batch_index: A[int, wire_field("int32", "8+")] = 0
+    batch_index_error_message: A[str | None, wire_field("string", "8+", nullable="8+")] = None
 
 
 class LeaderIdAndEpoch(Message):
-    leader_id: A[int, w("int32", "10+")] = -1
-    leader_epoch: A[int, w("int32", "10+")] = -1
+    leader_id: A[int, wire_field("int32", "10+")] = -1
+    leader_epoch: A[int, wire_field("int32", "10+")] = -1
 
 
 class PartitionProduceResponse(Message):
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = 0
-    log_append_time_ms: A[int, w("int64", "2+", ignorable=True)] = -1
-    log_start_offset: A[int, w("int64", "5+", ignorable=True)] = -1
-    record_errors: A[list[BatchIndexAndErrorMessage], w("[]struct", "8+", ignorable=True)] = field(default_factory=list)
-    error_message: A[str | None, w("string", "8+", nullable="8+", ignorable=True)] = None
-    current_leader: A[LeaderIdAndEpoch, w("struct", "10+", tagged="10+", tag=0)] = field(
+    log_append_time_ms: A[int, wire_field("int64", "2+", ignorable=True)] = -1
+    log_start_offset: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    record_errors: A[list[BatchIndexAndErrorMessage], wire_field("[]struct", "8+", ignorable=True)] = field(
+        default_factory=list
+    )
+    error_message: A[str | None, wire_field("string", "8+", nullable="8+", ignorable=True)] = None
+    current_leader: A[LeaderIdAndEpoch, wire_field("struct", "10+", tagged="10+", tag=0)] = field(
         default_factory=LeaderIdAndEpoch
     )
 
 
 class TopicProduceResponse(Message):
-    name: A[str, w("string", "0-12", ignorable=True)] = ""
-    topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
-    partition_responses: A[list[PartitionProduceResponse], w("[]struct")] = field(default_factory=list)
+    name: A[str, wire_field("string", "0-12", ignorable=True)] = ""
+    topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
+    partition_responses: A[list[PartitionProduceResponse], wire_field("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    node_id: A[int, w("int32", "10+")] = 0
-    host: A[str, w("string", "10+")] = ""
-    port: A[int, w("int32", "10+")] = 0
-    rack: A[str | None, w("string", "10+", nullable="10+")] = None
+    node_id: A[int, wire_field("int32", "10+")] = 0
+    host: A[str, wire_field("string", "10+")] = ""
+    port: A[int, wire_field("int32", "10+")] = 0
+    rack: A[str | None, wire_field("string", "10+", nullable="10+")] = None
 
 
 class ProduceResponse(Message):
-    SPEC: ClassVar[Spec] = response(0, "3-13", "9+")
-    responses: A[list[TopicProduceResponse], w("[]struct")] = field(default_factory=list)
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
-    node_endpoints: A[list[NodeEndpoint], w("[]struct", "10+", tagged="10+", tag=0)] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(0, "3-13", "9+")
+    responses: A[list[TopicProduceResponse], wire_field("[]struct")] = field(default_factory=list)
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "10+", tagged="10+", tag=0)] = field(
+        default_factory=list
+    )

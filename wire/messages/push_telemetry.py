@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Message, Spec, Uuid, request, response
+from ottla.wire.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Message, MessageSpec, Uuid, request, response
 
 
 class PushTelemetryRequest(Message):
-    SPEC: ClassVar[Spec] = request(72, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(72, "0", "0+", "broker")
     client_instance_id: Uuid = ZERO_UUID
     subscription_id: Int32 = 0
     terminating: Bool = False
@@ -20,6 +20,6 @@ class PushTelemetryRequest(Message):
 
 
 class PushTelemetryResponse(Message):
-    SPEC: ClassVar[Spec] = response(72, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(72, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

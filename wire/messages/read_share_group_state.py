@@ -10,7 +10,20 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class PartitionData(Message):
@@ -20,13 +33,13 @@ class PartitionData(Message):
 
 class ReadStateData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateRequest(Message):
-    SPEC: ClassVar[Spec] = request(84, "0", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(84, "0", "0+", "broker")
     group_id: String = ""
-    topics: A[list[ReadStateData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class StateBatch(Message):
@@ -39,17 +52,17 @@ class StateBatch(Message):
 class PartitionResult(Message):
     partition: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
-    state_batches: A[list[StateBatch], w("[]struct")] = field(default_factory=list)
+    state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReadStateResult(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateResponse(Message):
-    SPEC: ClassVar[Spec] = response(84, "0", "0+")
-    results: A[list[ReadStateResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(84, "0", "0+")
+    results: A[list[ReadStateResult], wire_field("[]struct")] = field(default_factory=list)

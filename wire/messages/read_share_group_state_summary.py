@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class PartitionData(Message):
@@ -20,30 +32,30 @@ class PartitionData(Message):
 
 class ReadStateSummaryData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    SPEC: ClassVar[Spec] = request(87, "0-1", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(87, "0-1", "0+", "broker")
     group_id: String = ""
-    topics: A[list[ReadStateSummaryData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
     partition: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
-    delivery_complete_count: A[int, w("int32", "1+", ignorable=True)] = -1
+    delivery_complete_count: A[int, wire_field("int32", "1+", ignorable=True)] = -1
 
 
 class ReadStateSummaryResult(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateSummaryResponse(Message):
-    SPEC: ClassVar[Spec] = response(87, "0-1", "0+")
-    results: A[list[ReadStateSummaryResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(87, "0-1", "0+")
+    results: A[list[ReadStateSummaryResult], wire_field("[]struct")] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int8, Int32, Int64, Message, Spec, String, Uuid, data, w
+from ottla.wire.schema import ZERO_UUID, Int8, Int32, Int64, Message, MessageSpec, String, Uuid, data, wire_field
 
 
 class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
@@ -17,7 +17,7 @@ class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
-    topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
+    topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
     )
     id: Uuid = ZERO_UUID
@@ -29,8 +29,8 @@ class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 0)
-    remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, w("struct")] = field(
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 0)
+    remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry
     )
     start_offset: Int64 = 0
@@ -38,13 +38,13 @@ class RemoteLogSegmentMetadataRecord(Message):
     broker_id: Int32 = 0
     max_timestamp_ms: Int64 = 0
     event_timestamp_ms: Int64 = 0
-    segment_leader_epochs: A[list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], w("[]struct")] = field(
-        default_factory=list
+    segment_leader_epochs: A[list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], wire_field("[]struct")] = (
+        field(default_factory=list)
     )
     segment_size_in_bytes: Int32 = 0
-    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
     remote_log_segment_state: Int8 = 0
-    txn_index_empty: A[bool, w("bool", tagged="0+", tag=0)] = False
+    txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
 
 
 class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
@@ -53,20 +53,20 @@ class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 3)
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 3)
     segment_id: Uuid = ZERO_UUID
     start_offset: Int64 = 0
     end_offset: Int64 = 0
     broker_id: Int32 = 0
     max_timestamp_ms: Int64 = 0
     event_timestamp_ms: Int64 = 0
-    segment_leader_epochs: A[list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry], w("[]struct")] = (
-        field(default_factory=list)
-    )
+    segment_leader_epochs: A[
+        list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry], wire_field("[]struct")
+    ] = field(default_factory=list)
     segment_size_in_bytes: Int32 = 0
-    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
     remote_log_segment_state: Int8 = 0
-    txn_index_empty: A[bool, w("bool", tagged="0+", tag=0)] = False
+    txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
 
 
 class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
@@ -76,20 +76,20 @@ class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
-    topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, w("struct")] = field(
+    topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
     )
     id: Uuid = ZERO_UUID
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 1)
-    remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, w("struct")] = field(
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
+    remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry
     )
     broker_id: Int32 = 0
     event_timestamp_ms: Int64 = 0
-    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
     remote_log_segment_state: Int8 = 0
 
 
@@ -100,8 +100,8 @@ class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
 
 
 class RemotePartitionDeleteMetadataRecord(Message):
-    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 2)
-    topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
+    SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
+    topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry
     )
     broker_id: Int32 = 0

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, request, response
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, request, response
 
 
 class RenewDelegationTokenRequest(Message):
-    SPEC: ClassVar[Spec] = request(39, "1-2", "2+", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(39, "1-2", "2+", "broker controller")
     hmac: Bytes = b""
     renew_period_ms: Int64 = 0
 
 
 class RenewDelegationTokenResponse(Message):
-    SPEC: ClassVar[Spec] = response(39, "1-2", "2+")
+    SPEC: ClassVar[MessageSpec] = response(39, "1-2", "2+")
     error_code: Int16 = 0
     expiry_timestamp_ms: Int64 = 0
     throttle_time_ms: Int32 = 0

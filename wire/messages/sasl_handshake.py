@@ -10,15 +10,15 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Message, MessageSpec, String, request, response, wire_field
 
 
 class SaslHandshakeRequest(Message):
-    SPEC: ClassVar[Spec] = request(17, "0-1", "none", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(17, "0-1", "none", "broker controller")
     mechanism: String = ""
 
 
 class SaslHandshakeResponse(Message):
-    SPEC: ClassVar[Spec] = response(17, "0-1", "none")
+    SPEC: ClassVar[MessageSpec] = response(17, "0-1", "none")
     error_code: Int16 = 0
-    mechanisms: A[list[str], w("[]string")] = field(default_factory=list)
+    mechanisms: A[list[str], wire_field("[]string")] = field(default_factory=list)

@@ -10,48 +10,60 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class ShareGroupDescribeRequest(Message):
-    SPEC: ClassVar[Spec] = request(77, "1", "0+", "broker")
-    group_ids: A[list[str], w("[]string")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(77, "1", "0+", "broker")
+    group_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     include_authorized_operations: Bool = False
 
 
 class TopicPartitions(Message):
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    topic_partitions: A[list[TopicPartitions], w("[]struct")] = field(default_factory=list)
+    topic_partitions: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
 
 
 class Member(Message):
     member_id: String = ""
-    rack_id: A[str | None, w("string", nullable="0+")] = None
+    rack_id: A[str | None, wire_field("string", nullable="0+")] = None
     member_epoch: Int32 = 0
     client_id: String = ""
     client_host: String = ""
-    subscribed_topic_names: A[list[str], w("[]string")] = field(default_factory=list)
-    assignment: A[Assignment, w("struct")] = field(default_factory=Assignment)
+    subscribed_topic_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    assignment: A[Assignment, wire_field("struct")] = field(default_factory=Assignment)
 
 
 class DescribedGroup(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
     group_id: String = ""
     group_state: String = ""
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: A[list[Member], w("[]struct")] = field(default_factory=list)
+    members: A[list[Member], wire_field("[]struct")] = field(default_factory=list)
     authorized_operations: Int32 = -2147483648
 
 
 class ShareGroupDescribeResponse(Message):
-    SPEC: ClassVar[Spec] = response(77, "1", "0+")
+    SPEC: ClassVar[MessageSpec] = response(77, "1", "0+")
     throttle_time_ms: Int32 = 0
-    groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)
+    groups: A[list[DescribedGroup], wire_field("[]struct")] = field(default_factory=list)

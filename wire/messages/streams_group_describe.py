@@ -10,12 +10,24 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, Uint16, request, response, w
+from ottla.wire.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    request,
+    response,
+    wire_field,
+)
 
 
 class StreamsGroupDescribeRequest(Message):
-    SPEC: ClassVar[Spec] = request(89, "0", "0+", "broker")
-    group_ids: A[list[str], w("[]string")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(89, "0", "0+", "broker")
+    group_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     include_authorized_operations: Bool = False
 
 
@@ -28,20 +40,20 @@ class TopicInfo(Message):
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
-    topic_configs: A[list[KeyValue], w("[]struct")] = field(default_factory=list)
+    topic_configs: A[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
 
 
 class Subtopology(Message):
     subtopology_id: String = ""
-    source_topics: A[list[str], w("[]string")] = field(default_factory=list)
-    repartition_sink_topics: A[list[str], w("[]string")] = field(default_factory=list)
-    state_changelog_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
-    repartition_source_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
+    source_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    repartition_sink_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    state_changelog_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    repartition_source_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
 
 
 class Topology(Message):
     epoch: Int32 = 0
-    subtopologies: A[list[Subtopology] | None, w("[]struct", nullable="0+")] = None
+    subtopologies: A[list[Subtopology] | None, wire_field("[]struct", nullable="0+")] = None
 
 
 class Endpoint(Message):
@@ -57,46 +69,46 @@ class TaskOffset(Message):
 
 class TaskIds(Message):
     subtopology_id: String = ""
-    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    active_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
-    standby_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
-    warmup_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
+    active_tasks: A[list[TaskIds], wire_field("[]struct")] = field(default_factory=list)
+    standby_tasks: A[list[TaskIds], wire_field("[]struct")] = field(default_factory=list)
+    warmup_tasks: A[list[TaskIds], wire_field("[]struct")] = field(default_factory=list)
 
 
 class Member(Message):
     member_id: String = ""
     member_epoch: Int32 = 0
-    instance_id: A[str | None, w("string", nullable="0+")] = None
-    rack_id: A[str | None, w("string", nullable="0+")] = None
+    instance_id: A[str | None, wire_field("string", nullable="0+")] = None
+    rack_id: A[str | None, wire_field("string", nullable="0+")] = None
     client_id: String = ""
     client_host: String = ""
     topology_epoch: Int32 = 0
     process_id: String = ""
-    user_endpoint: A[Endpoint | None, w("struct", nullable="0+")] = None
-    client_tags: A[list[KeyValue], w("[]struct")] = field(default_factory=list)
-    task_offsets: A[list[TaskOffset], w("[]struct")] = field(default_factory=list)
-    task_end_offsets: A[list[TaskOffset], w("[]struct")] = field(default_factory=list)
-    assignment: A[Assignment, w("struct")] = field(default_factory=Assignment)
-    target_assignment: A[Assignment, w("struct")] = field(default_factory=Assignment)
+    user_endpoint: A[Endpoint | None, wire_field("struct", nullable="0+")] = None
+    client_tags: A[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
+    task_offsets: A[list[TaskOffset], wire_field("[]struct")] = field(default_factory=list)
+    task_end_offsets: A[list[TaskOffset], wire_field("[]struct")] = field(default_factory=list)
+    assignment: A[Assignment, wire_field("struct")] = field(default_factory=Assignment)
+    target_assignment: A[Assignment, wire_field("struct")] = field(default_factory=Assignment)
     is_classic: Bool = False
 
 
 class DescribedGroup(Message):
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
     group_id: String = ""
     group_state: String = ""
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
-    topology: A[Topology | None, w("struct", nullable="0+")] = None
-    members: A[list[Member], w("[]struct")] = field(default_factory=list)
+    topology: A[Topology | None, wire_field("struct", nullable="0+")] = None
+    members: A[list[Member], wire_field("[]struct")] = field(default_factory=list)
     authorized_operations: Int32 = -2147483648
 
 
 class StreamsGroupDescribeResponse(Message):
-    SPEC: ClassVar[Spec] = response(89, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(89, "0", "0+")
     throttle_time_ms: Int32 = 0
-    groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)
+    groups: A[list[DescribedGroup], wire_field("[]struct")] = field(default_factory=list)

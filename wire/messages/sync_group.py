@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bytes, Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class SyncGroupRequestAssignment(Message):
@@ -19,20 +19,20 @@ class SyncGroupRequestAssignment(Message):
 
 
 class SyncGroupRequest(Message):
-    SPEC: ClassVar[Spec] = request(14, "0-5", "4+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(14, "0-5", "4+", "broker")
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
-    group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
-    protocol_type: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
-    protocol_name: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
-    assignments: A[list[SyncGroupRequestAssignment], w("[]struct")] = field(default_factory=list)
+    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    protocol_type: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    assignments: A[list[SyncGroupRequestAssignment], wire_field("[]struct")] = field(default_factory=list)
 
 
 class SyncGroupResponse(Message):
-    SPEC: ClassVar[Spec] = response(14, "0-5", "4+")
-    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
+    SPEC: ClassVar[MessageSpec] = response(14, "0-5", "4+")
+    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0
-    protocol_type: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
-    protocol_name: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_type: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     assignment: Bytes = b""

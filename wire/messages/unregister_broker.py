@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, request, response, wire_field
 
 
 class UnregisterBrokerRequest(Message):
-    SPEC: ClassVar[Spec] = request(64, "0", "0+", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(64, "0", "0+", "broker controller")
     broker_id: Int32 = 0
 
 
 class UnregisterBrokerResponse(Message):
-    SPEC: ClassVar[Spec] = response(64, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(64, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""

@@ -10,32 +10,34 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, response, w
+from ottla.wire.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
 
 class FeatureUpdateKey(Message):
     feature: String = ""
     max_version_level: Int16 = 0
-    allow_downgrade: A[bool, w("bool", "0")] = False
-    upgrade_type: A[int, w("int8", "1+")] = 1
+    allow_downgrade: A[bool, wire_field("bool", "0")] = False
+    upgrade_type: A[int, wire_field("int8", "1+")] = 1
 
 
 class UpdateFeaturesRequest(Message):
-    SPEC: ClassVar[Spec] = request(57, "0-2", "0+", "broker controller")
+    SPEC: ClassVar[MessageSpec] = request(57, "0-2", "0+", "broker controller")
     timeout_ms: Int32 = 60000
-    feature_updates: A[list[FeatureUpdateKey], w("[]struct")] = field(default_factory=list)
-    validate_only: A[bool, w("bool", "1+")] = False
+    feature_updates: A[list[FeatureUpdateKey], wire_field("[]struct")] = field(default_factory=list)
+    validate_only: A[bool, wire_field("bool", "1+")] = False
 
 
 class UpdatableFeatureResult(Message):
     feature: String = ""
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
 
 
 class UpdateFeaturesResponse(Message):
-    SPEC: ClassVar[Spec] = response(57, "0-2", "0+")
+    SPEC: ClassVar[MessageSpec] = response(57, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = ""
-    results: A[list[UpdatableFeatureResult], w("[]struct", "0-1", ignorable=True)] = field(default_factory=list)
+    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    results: A[list[UpdatableFeatureResult], wire_field("[]struct", "0-1", ignorable=True)] = field(
+        default_factory=list
+    )

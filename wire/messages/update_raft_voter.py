@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    String,
+    Uint16,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class Listener(Message):
@@ -25,13 +37,13 @@ class KRaftVersionFeature(Message):
 
 
 class UpdateRaftVoterRequest(Message):
-    SPEC: ClassVar[Spec] = request(82, "0", "0+", "controller")
-    cluster_id: A[str | None, w("string", nullable="0+")] = ""
+    SPEC: ClassVar[MessageSpec] = request(82, "0", "0+", "controller")
+    cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
     current_leader_epoch: Int32 = 0
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
-    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
-    k_raft_version_feature: A[KRaftVersionFeature, w("struct")] = field(default_factory=KRaftVersionFeature)
+    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    k_raft_version_feature: A[KRaftVersionFeature, wire_field("struct")] = field(default_factory=KRaftVersionFeature)
 
 
 class CurrentLeader(Message):
@@ -42,7 +54,7 @@ class CurrentLeader(Message):
 
 
 class UpdateRaftVoterResponse(Message):
-    SPEC: ClassVar[Spec] = response(82, "0", "0+")
+    SPEC: ClassVar[MessageSpec] = response(82, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    current_leader: A[CurrentLeader, w("struct", tagged="0+", tag=0)] = field(default_factory=CurrentLeader)
+    current_leader: A[CurrentLeader, wire_field("struct", tagged="0+", tag=0)] = field(default_factory=CurrentLeader)

@@ -10,7 +10,20 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+from ottla.wire.schema import (
+    ZERO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class StateBatch(Message):
@@ -25,32 +38,32 @@ class PartitionData(Message):
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
-    delivery_complete_count: A[int, w("int32", "1+", ignorable=True)] = -1
-    state_batches: A[list[StateBatch], w("[]struct")] = field(default_factory=list)
+    delivery_complete_count: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WriteStateData(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WriteShareGroupStateRequest(Message):
-    SPEC: ClassVar[Spec] = request(85, "0-1", "0+", "broker")
+    SPEC: ClassVar[MessageSpec] = request(85, "0-1", "0+", "broker")
     group_id: String = ""
-    topics: A[list[WriteStateData], w("[]struct")] = field(default_factory=list)
+    topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
     partition: Int32 = 0
     error_code: Int16 = 0
-    error_message: A[str | None, w("string", nullable="0+")] = None
+    error_message: A[str | None, wire_field("string", nullable="0+")] = None
 
 
 class WriteStateResult(Message):
     topic_id: Uuid = ZERO_UUID
-    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WriteShareGroupStateResponse(Message):
-    SPEC: ClassVar[Spec] = response(85, "0-1", "0+")
-    results: A[list[WriteStateResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(85, "0-1", "0+")
+    results: A[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)

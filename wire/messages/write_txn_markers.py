@@ -10,26 +10,26 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
 
 
 class WritableTxnMarkerTopic(Message):
     name: String = ""
-    partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
+    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
 
 
 class WritableTxnMarker(Message):
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     transaction_result: Bool = False
-    topics: A[list[WritableTxnMarkerTopic], w("[]struct")] = field(default_factory=list)
+    topics: A[list[WritableTxnMarkerTopic], wire_field("[]struct")] = field(default_factory=list)
     coordinator_epoch: Int32 = 0
-    transaction_version: A[int, w("int8", "2+", ignorable=True)] = 0
+    transaction_version: A[int, wire_field("int8", "2+", ignorable=True)] = 0
 
 
 class WriteTxnMarkersRequest(Message):
-    SPEC: ClassVar[Spec] = request(27, "1-2", "1+", "broker")
-    markers: A[list[WritableTxnMarker], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = request(27, "1-2", "1+", "broker")
+    markers: A[list[WritableTxnMarker], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WritableTxnMarkerPartitionResult(Message):
@@ -39,14 +39,14 @@ class WritableTxnMarkerPartitionResult(Message):
 
 class WritableTxnMarkerTopicResult(Message):
     name: String = ""
-    partitions: A[list[WritableTxnMarkerPartitionResult], w("[]struct")] = field(default_factory=list)
+    partitions: A[list[WritableTxnMarkerPartitionResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WritableTxnMarkerResult(Message):
     producer_id: Int64 = 0
-    topics: A[list[WritableTxnMarkerTopicResult], w("[]struct")] = field(default_factory=list)
+    topics: A[list[WritableTxnMarkerTopicResult], wire_field("[]struct")] = field(default_factory=list)
 
 
 class WriteTxnMarkersResponse(Message):
-    SPEC: ClassVar[Spec] = response(27, "1-2", "1+")
-    markers: A[list[WritableTxnMarkerResult], w("[]struct")] = field(default_factory=list)
+    SPEC: ClassVar[MessageSpec] = response(27, "1-2", "1+")
+    markers: A[list[WritableTxnMarkerResult], wire_field("[]struct")] = field(default_factory=list)

@@ -20,7 +20,7 @@ RANGES = {
 TEXTS = ("", "a", "topic-1", "naïve", "日本", "x" * 130)
 
 
-def scalar(rng: random.Random, kind: str) -> Any:
+def random_scalar(rng: random.Random, kind: str) -> Any:
     if kind in RANGES:
         low, high = RANGES[kind]
         return rng.choice((0, 1, low, high, rng.randint(low, high)))
@@ -37,22 +37,22 @@ def scalar(rng: random.Random, kind: str) -> Any:
             return rng.randbytes(rng.choice((0, 1, 20, 200)))
 
 
-def value(rng: random.Random, spec: FieldSpec, version: int, *, flexible: bool) -> Any:
+def random_value(rng: random.Random, spec: FieldSpec, version: int, *, flexible: bool) -> Any:
     if version in spec.nullable and rng.random() < 0.2:
         return None
     if spec.is_array:
         size = rng.choice((0, 1, 2, 3))
         if spec.element == "struct":
             assert spec.struct is not None
-            return [struct(rng, spec.struct, version, flexible=flexible) for _ in range(size)]
-        return [scalar(rng, spec.element) for _ in range(size)]
+            return [random_struct(rng, spec.struct, version, flexible=flexible) for _ in range(size)]
+        return [random_scalar(rng, spec.element) for _ in range(size)]
     if spec.kind == "struct":
         assert spec.struct is not None
-        return struct(rng, spec.struct, version, flexible=flexible)
-    return scalar(rng, spec.kind)
+        return random_struct(rng, spec.struct, version, flexible=flexible)
+    return random_scalar(rng, spec.kind)
 
 
-def filled(
+def fill_message(
     rng: random.Random, cls: type[Message], version: int, make: Callable[[FieldSpec], Any], *, flexible: bool
 ) -> Message:
     """A message whose fields ``make`` gives, as far as the version has them; some tagged ones are left out."""
@@ -61,14 +61,16 @@ def filled(
         here = version in spec.versions
         if here and flexible and version in spec.tagged and rng.random() < 0.4:
             here = False
-        values[spec.name] = make(spec) if here else spec.fresh_default()
+        values[spec.name] = make(spec) if here else spec.default_value()
     return cls(**values)
 
 
-def struct(rng: random.Random, cls: type[Message], version: int, *, flexible: bool) -> Message:
-    return filled(rng, cls, version, lambda spec: value(rng, spec, version, flexible=flexible), flexible=flexible)
+def random_struct(rng: random.Random, cls: type[Message], version: int, *, flexible: bool) -> Message:
+    return fill_message(
+        rng, cls, version, lambda spec: random_value(rng, spec, version, flexible=flexible), flexible=flexible
+    )
 
 
-def instance(rng: random.Random, cls: type[Message], version: int) -> Message:
+def random_message(rng: random.Random, cls: type[Message], version: int) -> Message:
     """A random message."""
-    return struct(rng, cls, version, flexible=version in spec_of(cls).flexible)
+    return random_struct(rng, cls, version, flexible=version in spec_of(cls).flexible)

@@ -51,7 +51,7 @@ def test_what_follows_from_the_fields() -> None:
     assert header.last_sequence == 8, "after 2^31-1 comes 0"
     assert header._replace(base_sequence=5).last_sequence == 21
     assert header._replace(base_sequence=-1).last_sequence == -1
-    assert b.next_sequence(2**31 - 1, 0) == 2**31 - 1
+    assert b.increment_sequence(2**31 - 1, 0) == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,9 @@ def test_a_header_alone_is_a_batch_without_records() -> None:
     assert b.parse_header(patched("batch_length", 49, ">i")).size_bytes == 61
 
 
-BATCH = r.build([r.NewRecord(b"k", b"v", 5), r.NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2)
+BATCH = r.build_batch(
+    [r.NewRecord(b"k", b"v", 5), r.NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2
+)
 
 
 def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
@@ -109,7 +111,7 @@ def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
 
 def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
     raw = bytearray(b"?" + BATCH)
-    b.stamp(raw, 1, 2**40, 77)
+    b.set_offset_and_epoch(raw, 1, 2**40, 77)
     assert b.parse_header(raw, 1) == b.parse_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=77)
     assert raw[1 + 61 :] == BATCH[61:]
     assert raw[:1] == b"?"
@@ -118,7 +120,7 @@ def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
 def test_stamped_times_are_checksummed_anew() -> None:
     raw = bytearray(b"?" + BATCH + b"?")
     wanted = b.parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
-    told = b.stamp_times(raw, 1, wanted)
+    told = b.set_max_timestamp(raw, 1, wanted)
     assert b.parse_header(raw, 1) == told == wanted._replace(crc=told.crc)
     assert told.crc == crc32c(raw[1 + 21 : -1])
     assert (raw[:1], raw[62:]) == (b"?", BATCH[61:] + b"?")
@@ -126,25 +128,25 @@ def test_stamped_times_are_checksummed_anew() -> None:
 
 def test_a_batch_is_packed_whatever_length_and_checksum_its_header_says() -> None:
     header = b.parse_header(BATCH)
-    assert b.pack_header(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
-    assert b.parse_header(b.pack_header(header, b"")).batch_length == 49
+    assert b.pack_batch(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
+    assert b.parse_header(b.pack_batch(header, b"")).batch_length == 49
 
 
 def test_size_and_offset_are_told_of_any_format() -> None:
-    assert b.overhead(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
+    assert b.read_offset_and_size(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
 
 
 def test_batches_are_walked_back_to_back() -> None:
     raw = b"??" + BATCH + BATCH
     size = len(BATCH)
     for tail in (b"", bytes(11), BATCH[:12], BATCH[:61], BATCH[:-1]):
-        assert [at for at, _ in b.iterate(raw + tail, 2)] == [2, 2 + size]
-    assert [at for at, _ in b.iterate(raw + BATCH, 2 + size)] == [2 + size, 2 + 2 * size]
-    assert list(b.iterate(b"")) == []
+        assert [at for at, _ in b.iterate_batches(raw + tail, 2)] == [2, 2 + size]
+    assert [at for at, _ in b.iterate_batches(raw + BATCH, 2 + size)] == [2 + size, 2 + 2 * size]
+    assert list(b.iterate_batches(b"")) == []
     for length in (-12, -100, 0, 48):
         bad = bytearray(BATCH)
         struct.pack_into(">i", bad, 8, length)
         with pytest.raises(WireError, match=f"batch of {length + 12} bytes at {len(raw)}"):
-            list(b.iterate(raw + bad, 2))
+            list(b.iterate_batches(raw + bad, 2))
     header_only = patched("batch_length", 49, ">i")
-    assert len(list(b.iterate(header_only))) == 1
+    assert len(list(b.iterate_batches(header_only))) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.wire import budget, compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec
-from ottla.wire.budget import Budget, cost_bytes
+from ottla.wire.budget import DecodeBudget, estimate_instance_bytes
 from ottla.wire.errors import WireError
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -41,10 +41,10 @@ def run(steps: Generator[None, None, Any]) -> Any:
 def spent_bytes(message: Message, version: int) -> int:
     """What decoding a message takes of its budget."""
     raw = compiler.encode(message, version)
-    paid = Budget(len(raw))
-    before = paid.bytes_left + paid.early_bytes_left
-    run(compiler.decode_slices(type(message), version, raw, 0, paid))
-    return before - paid.bytes_left - paid.early_bytes_left
+    paid = DecodeBudget(len(raw))
+    before = paid.remaining_bytes + paid.remaining_early_bytes
+    run(compiler.decode_job(type(message), version, raw, 0, paid))
+    return before - paid.remaining_bytes - paid.remaining_early_bytes
 
 
 @pytest.mark.parametrize(
@@ -60,30 +60,30 @@ def spent_bytes(message: Message, version: int) -> int:
 def test_a_request_may_become_16_mib_and_twice_its_size_and_elements_a_little_more(
     request_bytes: int, for_all: int, for_elements: int
 ) -> None:
-    fresh = Budget(request_bytes)
-    assert (fresh.bytes_left, fresh.early_bytes_left) == (for_all, for_elements)
+    fresh = DecodeBudget(request_bytes)
+    assert (fresh.remaining_bytes, fresh.remaining_early_bytes) == (for_all, for_elements)
 
 
 def test_elements_are_paid_from_what_is_for_them_first_and_then_from_what_is_for_all() -> None:
-    left = Budget(100)
-    left.take(399)
-    assert (left.early_bytes_left, left.bytes_left) == (1, 16 * MIB + 200)
-    left.take(1)
-    assert (left.early_bytes_left, left.bytes_left) == (0, 16 * MIB + 200)
-    left.take(3)
-    assert (left.early_bytes_left, left.bytes_left) == (0, 16 * MIB + 197)
-    left.spend(7)
-    left.take(16 * MIB + 190)
+    left = DecodeBudget(100)
+    left.charge_elements(399)
+    assert (left.remaining_early_bytes, left.remaining_bytes) == (1, 16 * MIB + 200)
+    left.charge_elements(1)
+    assert (left.remaining_early_bytes, left.remaining_bytes) == (0, 16 * MIB + 200)
+    left.charge_elements(3)
+    assert (left.remaining_early_bytes, left.remaining_bytes) == (0, 16 * MIB + 197)
+    left.charge(7)
+    left.charge_elements(16 * MIB + 190)
     with pytest.raises(WireError, match="far more memory"):
-        left.take(1)
+        left.charge_elements(1)
 
 
 def test_what_exceeds_the_budget_by_one_byte_is_refused() -> None:
-    left = Budget(0)
-    left.spend(16 * MIB)
-    left.spend(0)
+    left = DecodeBudget(0)
+    left.charge(16 * MIB)
+    left.charge(0)
     with pytest.raises(WireError, match="far more memory"):
-        left.spend(1)
+        left.charge(1)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_instance_costs_about_what_it_takes() -> None:
         (FetchPartition, 12, lambda n: FetchPartition(n, n + 5000, 10**9 + n, n + 9000, 10**10 + n, 10**6 + n)),
         (CreatableTopic, 7, lambda n: CreatableTopic("", n, n + 5000)),
     ):
-        assert cost_bytes(cls, version) == pytest.approx(real(make), rel=0.25)
+        assert estimate_instance_bytes(cls, version) == pytest.approx(real(make), rel=0.25)
 
 
 MANY = 400_000
@@ -150,7 +150,7 @@ def test_a_hostile_request_is_refused_before_it_takes_much_memory(name: str) -> 
     version, make = HOSTILE[name]
     message = make()
     raw = compiler.encode(message, version)
-    steps = compiler.decode_slices(type(message), version, raw, 0, Budget(len(raw)))
+    steps = compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw)))
     tracemalloc.start()
     with pytest.raises(WireError, match="far more memory"):
         run(steps)
@@ -176,13 +176,13 @@ SCALE = 100
 def fits(message: Message, version: int) -> bool:
     """Whether a message `SCALE` times as long stays within the budget of its bytes."""
     raw = compiler.encode(message, version)
-    usual, large = Budget(len(raw) * SCALE), Budget(len(raw))
-    run(compiler.decode_slices(type(message), version, raw, 0, large))
-    before = Budget(len(raw))
-    texts = before.bytes_left - large.bytes_left
+    usual, large = DecodeBudget(len(raw) * SCALE), DecodeBudget(len(raw))
+    run(compiler.decode_job(type(message), version, raw, 0, large))
+    before = DecodeBudget(len(raw))
+    texts = before.remaining_bytes - large.remaining_bytes
     try:
-        usual.take(SCALE * (before.early_bytes_left - large.early_bytes_left))
-        usual.spend(SCALE * texts)
+        usual.charge_elements(SCALE * (before.remaining_early_bytes - large.remaining_early_bytes))
+        usual.charge(SCALE * texts)
     except WireError:
         return False
     return True
@@ -209,7 +209,7 @@ def shaped(cls: type[Message], version: int, path: list[str], counts: list[int],
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
         if version not in spec.versions or version in spec.tagged:
-            values[spec.name] = spec.fresh_default()
+            values[spec.name] = spec.default_value()
         elif path and spec.name == path[0]:
             some = range(number, number + counts[0])
             if spec.struct is None:
@@ -217,7 +217,7 @@ def shaped(cls: type[Message], version: int, path: list[str], counts: list[int],
             else:
                 values[spec.name] = [shaped(spec.struct, version, path[1:], counts[1:], n) for n in some]
         elif spec.is_array or spec.kind == "struct":
-            values[spec.name] = None if version in spec.nullable else spec.fresh_default()
+            values[spec.name] = None if version in spec.nullable else spec.default_value()
         else:
             values[spec.name] = a_value(spec, number)
     return cls(**values)

@@ -18,7 +18,7 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceResponse
 from ottla.wire.schema import Message
-from ottla.wire.tests.instances import instance
+from ottla.wire.tests.instances import random_message
 
 ALL = [
     (cls, version)
@@ -31,10 +31,10 @@ ALL = [
 @given(which=st.sampled_from(ALL), seed=st.integers(0, 2**32))
 def test_compiled_and_interpreted_are_equal_both_ways(which: tuple[type[Message], int], seed: int) -> None:
     cls, version = which
-    message = instance(random.Random(seed), cls, version)
+    message = random_message(random.Random(seed), cls, version)
     raw = interpreter.encode(message, version)
     assert compiler.encode(message, version) == raw
-    assert compiler.decode_whole(cls, version, raw) == message
+    assert compiler.decode_exact(cls, version, raw) == message
     assert interpreter.decode(cls, version, raw) == (message, len(raw))
 
 
@@ -68,7 +68,7 @@ def test_75000_mutated_messages_bring_only_typed_errors_and_both_codecs_agree() 
     refused = 0
     for turn in range(75_000):
         cls, version = ALL[turn % len(ALL)] if turn % 5 else rng.choice(ALL)
-        raw = mutated(rng, compiler.encode(instance(rng, cls, version), version))
+        raw = mutated(rng, compiler.encode(random_message(rng, cls, version), version))
         compiled = outcome(compiler.decode, cls, version, raw)
         refused += compiled == "refused"
         if turn % 10 == 0:
@@ -127,7 +127,7 @@ def test_null_where_null_may_not_be_is_refused() -> None:
 def test_unknown_tags_are_skipped() -> None:
     raw = compiler.encode(response_class(ApiKey.HEARTBEAT)(), 4)
     with_tag = raw[:-1] + b"\x01\x63\x03abc"
-    assert compiler.decode_whole(response_class(ApiKey.HEARTBEAT), 4, with_tag) == response_class(ApiKey.HEARTBEAT)()
+    assert compiler.decode_exact(response_class(ApiKey.HEARTBEAT), 4, with_tag) == response_class(ApiKey.HEARTBEAT)()
 
 
 def test_record_data_passes_through_uncopied() -> None:
@@ -140,7 +140,7 @@ def test_record_data_passes_through_uncopied() -> None:
 
 
 def test_source_shows_the_codec_that_runs() -> None:
-    text = compiler.source(FetchRequest, 12, "decode")
+    text = compiler.generated_source(FetchRequest, 12, "decode")
     assert "def decode_FetchRequest_v12(buf, pos, end):" in text
     assert "S_iiiibii.unpack_from(buf, pos)" in text
-    assert "write(" in compiler.source(FetchRequest, 12, "encode")
+    assert "write(" in compiler.generated_source(FetchRequest, 12, "encode")

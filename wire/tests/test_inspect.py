@@ -11,36 +11,36 @@ from ottla.wire import batch as b
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec
-from ottla.wire.framing import request_frame
+from ottla.wire.compression import CompressionType
+from ottla.wire.framing import encode_request
 from ottla.wire.inspect import (
-    Span,
+    FieldSpan,
     batch_spans,
     describe_attributes,
+    format_spans,
     message_spans,
-    render,
     request_spans,
     response_spans,
 )
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-BATCH = r.build([r.NewRecord(b"k", b"v", 1000), r.NewRecord(None, b"w", 1007)])
+BATCH = r.build_batch([r.NewRecord(b"k", b"v", 1000), r.NewRecord(None, b"w", 1007)])
 
 
-def told(spans: list[Span]) -> dict[str, object]:
+def told(spans: list[FieldSpan]) -> dict[str, object]:
     return {span.path: span.value for span in spans}
 
 
-def gapless(spans: list[Span], start: int, end: int) -> bool:
+def gapless(spans: list[FieldSpan], start: int, end: int) -> bool:
     """Each span begins where the one before it ended."""
     edges = [(start, start), *((s.start, s.stop) for s in spans), (end, end)]
     return all(one[1] == two[0] for one, two in itertools.pairwise(edges))
 
 
 def test_a_request_frame_is_told_from_its_size_to_its_last_byte() -> None:
-    raw = bytes(request_frame(ApiKey.API_VERSIONS, 3, 7, "me", ApiVersionsRequest("x", "1.0")))
-    assert list(render(request_spans(raw), raw)) == [
+    raw = bytes(encode_request(ApiKey.API_VERSIONS, 3, 7, "me", ApiVersionsRequest("x", "1.0")))
+    assert list(format_spans(request_spans(raw), raw)) == [
         "     0  00 00 00 14                            size = 20",
         "     4  00 12                                  header.request_api_key = 18",
         "     6  00 03                                  header.request_api_version = 3",
@@ -56,7 +56,7 @@ def test_a_request_frame_is_told_from_its_size_to_its_last_byte() -> None:
 def test_a_response_frame_is_told_and_what_is_left_over_too() -> None:
     answer = ApiVersionsResponse(0, [ApiVersion(18, 0, 4)], 0)
     raw = struct.pack(">ii", 22, 7) + compiler.encode(answer, 1) + b"??"
-    assert list(render(response_spans(ApiKey.API_VERSIONS, 1, raw), raw, 4)) == [
+    assert list(format_spans(response_spans(ApiKey.API_VERSIONS, 1, raw), raw, 4)) == [
         "     0  00 00 00 16    size = 22",
         "     4  00 00 00 07    header.correlation_id = 7",
         "     8  00 00          API_VERSIONS.error_code = 0",
@@ -71,7 +71,7 @@ def test_a_response_frame_is_told_and_what_is_left_over_too() -> None:
 
 def test_batches_inside_a_message_are_taken_apart_behind_their_own_bytes() -> None:
     request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, BATCH)])])
-    raw = bytes(request_frame(ApiKey.PRODUCE, 3, 1, None, request))
+    raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
     spans = request_spans(raw)
     assert gapless(spans, 0, len(raw))
     found = told(spans)
@@ -89,7 +89,7 @@ def test_batches_inside_a_message_are_taken_apart_behind_their_own_bytes() -> No
 
 def test_records_too_short_for_a_batch_stay_bytes() -> None:
     request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 60)])])
-    raw = bytes(request_frame(ApiKey.PRODUCE, 3, 1, None, request))
+    raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
     assert told(request_spans(raw))["PRODUCE.topic_data[0].partition_data[0].records"] == b"x" * 60
 
 
@@ -112,9 +112,9 @@ def test_every_header_field_of_a_batch_has_its_place() -> None:
 
 
 def test_compressed_records_are_counted_only() -> None:
-    raw = r.build([r.NewRecord(b"k", b"v", 1)] * 3, codec=Codec.GZIP)
+    raw = r.build_batch([r.NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
     spans = list(batch_spans(raw))
-    assert spans[-1] == Span(61, len(raw), "batch[0].records", "3 records, compressed")
+    assert spans[-1] == FieldSpan(61, len(raw), "batch[0].records", "3 records, compressed")
     assert told(spans)["batch[0].attributes"] == "0x0001 (gzip)"
 
 
@@ -139,8 +139,8 @@ def test_attributes_are_told_in_words(attributes: int, words: str) -> None:
 
 def test_long_bytes_are_cut_and_say_so() -> None:
     raw = b"abcd"
-    assert list(render([Span(0, 4, "x", raw)], raw, 4)) == ["     0  61 62 63 64    x = 61626364"]
-    assert list(render([Span(0, 4, "x", raw)], raw, 3)) == ["     0  61 62 63 .. x = 61626364"]
+    assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 4)) == ["     0  61 62 63 64    x = 61626364"]
+    assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 3)) == ["     0  61 62 63 .. x = 61626364"]
 
 
 def test_a_message_alone_is_told_from_where_it_begins() -> None:

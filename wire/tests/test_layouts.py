@@ -6,19 +6,21 @@ import pytest
 
 from ottla.wire.messages.catalogue import all_messages
 from ottla.wire.messages.metadata import MetadataResponse
-from ottla.wire.schema import NEVER, Versions, fields_of
-from ottla.wire.tests.layouts import in_words, layouts, recorded
+from ottla.wire.schema import NO_VERSIONS, Versions, fields_of
+from ottla.wire.tests.layouts import describe_fields, recorded_checksums, schema_checksums
 
 
 def test_every_schema_is_the_one_that_was_compared_with_kafkas() -> None:
-    changed = {name: checksum for name, checksum in layouts().items() if recorded().get(name) != checksum}
+    changed = {
+        name: checksum for name, checksum in schema_checksums().items() if recorded_checksums().get(name) != checksum
+    }
     assert not changed, "compare with Kafka (compat_tests/test_conformance.py), then python -m ottla.wire.tests.layouts"
-    assert list(recorded()) == sorted(all_messages())
-    assert len(recorded()) >= 270
+    assert list(recorded_checksums()) == sorted(all_messages())
+    assert len(recorded_checksums()) >= 270
 
 
 def test_inner_structs_count_too() -> None:
-    assert "leader_epoch: int32 7+" in in_words(MetadataResponse)
+    assert "leader_epoch: int32 7+" in describe_fields(MetadataResponse)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def test_inner_structs_count_too() -> None:
         ("2-4", Versions(2, 4), "2-4"),
         ("3", Versions(3, 3), "3"),
         ("4-4", Versions(4, 4), "4"),
-        ("none", NEVER, "none"),
+        ("none", NO_VERSIONS, "none"),
     ],
 )
 def test_a_range_of_versions_is_read_as_kafka_writes_it(text: str, versions: Versions, again: str) -> None:
@@ -43,9 +45,9 @@ def test_a_range_of_versions_is_read_as_kafka_writes_it(text: str, versions: Ver
 
 def test_what_a_field_is_when_it_is_not_on_the_wire() -> None:
     fields = {f.name: f for f in fields_of(MetadataResponse)}
-    assert fields["topics"].fresh_default() == []
-    assert fields["topics"].fresh_default() is not fields["topics"].fresh_default()
-    assert fields["cluster_id"].fresh_default() is None
+    assert fields["topics"].default_value() == []
+    assert fields["topics"].default_value() is not fields["topics"].default_value()
+    assert fields["cluster_id"].default_value() is None
     assert fields["topics"].is_array
     assert fields["topics"].element == "struct"
     assert not fields["cluster_id"].is_array

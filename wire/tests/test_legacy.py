@@ -11,7 +11,7 @@ import pytest
 from ottla.wire import batch as b
 from ottla.wire import legacy
 from ottla.wire import records as r
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import CompressionType, compress
 from ottla.wire.errors import WireError
 
 
@@ -28,7 +28,7 @@ def message(
 
 
 def told(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    return [(x.offset, x.timestamp_ms, x.key, x.value) for x in legacy.iterate(raw)]
+    return [(x.offset, x.timestamp_ms, x.key, x.value) for x in legacy.iterate_messages(raw)]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -40,15 +40,15 @@ def test_a_message_has_its_offset_its_time_its_key_and_its_value(magic: int) -> 
 
 def test_a_compressed_message_holds_messages_whose_offsets_count_from_0_in_magic_1() -> None:
     inner = b"".join(message(i, None, b"%d" % i, time=2000 + i) for i in range(3))
-    whole = message(12, None, compress(Codec.GZIP, inner), attributes=1, time=9)
+    whole = message(12, None, compress(CompressionType.GZIP, inner), attributes=1, time=9)
     assert told(whole) == [(10, 2000, None, b"0"), (11, 2001, None, b"1"), (12, 2002, None, b"2")]
-    stamped = message(12, None, compress(Codec.GZIP, inner), attributes=1 | 0x08, time=9)
+    stamped = message(12, None, compress(CompressionType.GZIP, inner), attributes=1 | 0x08, time=9)
     assert [x[:2] for x in told(stamped)] == [(10, 9), (11, 9), (12, 9)]
 
 
 def test_inside_magic_0_offsets_stand_as_they_are() -> None:
     inner = b"".join(message(i, None, b"x", magic=0) for i in (7, 8))
-    whole = message(8, None, compress(Codec.GZIP, inner), magic=0, attributes=1)
+    whole = message(8, None, compress(CompressionType.GZIP, inner), magic=0, attributes=1)
     assert [x[0] for x in told(whole)] == [7, 8]
 
 
@@ -76,8 +76,8 @@ def test_what_is_no_message_is_refused() -> None:
     damaged = good[:-1] + b"w"
     short = struct.pack(">qi", 0, 13) + bytes(13)
     of_magic_2 = message(0, None, b"", magic=2)
-    nothing = message(0, None, compress(Codec.GZIP, b""), attributes=1)
-    nested = message(0, None, compress(Codec.GZIP, message(0, None, nothing, attributes=1)), attributes=1)
+    nothing = message(0, None, compress(CompressionType.GZIP, b""), attributes=1)
+    nested = message(0, None, compress(CompressionType.GZIP, message(0, None, nothing, attributes=1)), attributes=1)
     without = message(0, None, None, attributes=1)
     for raw, why in (
         (damaged, "bad CRC"),
@@ -99,9 +99,9 @@ def test_a_key_longer_than_its_message_is_refused() -> None:
 
 
 def test_old_and_new_batches_are_walked_together() -> None:
-    new = bytes(r.build([r.NewRecord(b"k", b"v", 7)], base_offset=2))
+    new = bytes(r.build_batch([r.NewRecord(b"k", b"v", 7)], base_offset=2))
     old = message(0, b"k", b"v") + message(1, None, b"w", magic=0)
-    found = list(legacy.any_batches(old + new))
+    found = list(legacy.iterate_any_batches(old + new))
     assert [(at, h.magic, h.base_offset, h.last_offset) for at, h in found] == [
         (0, 1, 0, 0),
         (len(message(0, b"k", b"v")), 0, 1, 1),
@@ -113,33 +113,33 @@ def test_old_and_new_batches_are_walked_together() -> None:
         wrong = bytearray(old + new)
         wrong[at + h.size_bytes - 2] ^= 1
         assert not legacy.any_crc_matches(wrong, h, at)
-    assert len(list(legacy.any_batches((old + new)[:-1]))) == 2, "the last is cut off"
-    assert len(list(legacy.any_batches(old + new + bytes(16)))) == 3, "too few bytes to tell"
+    assert len(list(legacy.iterate_any_batches((old + new)[:-1]))) == 2, "the last is cut off"
+    assert len(list(legacy.iterate_any_batches(old + new + bytes(16)))) == 3, "too few bytes to tell"
 
 
 def test_of_an_old_messages_attributes_the_codec_and_the_kind_of_time_are_told() -> None:
     for attributes in (0, 1, 3, 0x08, 0x0A, 0x71):
-        assert legacy.any_header(message(0, None, b"v", attributes=attributes)).attributes == attributes & 0x0F
+        assert legacy.parse_any_header(message(0, None, b"v", attributes=attributes)).attributes == attributes & 0x0F
 
 
 def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
     smallest = message(0, None, None, magic=0)
-    assert len(smallest) == legacy.MIN_BYTES
-    assert [h.magic for _, h in legacy.any_batches(smallest)] == [0]
+    assert len(smallest) == legacy.MIN_MESSAGE_BYTES
+    assert [h.magic for _, h in legacy.iterate_any_batches(smallest)] == [0]
     lying = bytearray(smallest)
-    struct.pack_into(">i", lying, 8, legacy.MIN_BYTES - b.LOG_OVERHEAD_BYTES - 1)
+    struct.pack_into(">i", lying, 8, legacy.MIN_MESSAGE_BYTES - b.LOG_OVERHEAD_BYTES - 1)
     with pytest.raises(WireError, match="batch of 25 bytes at 0"):
-        list(legacy.any_batches(lying))
+        list(legacy.iterate_any_batches(lying))
     with pytest.raises(WireError, match="batch of 25 bytes at 0"):
-        list(legacy.any_batches(lying[: legacy.TELLING_BYTES]))
-    assert list(legacy.any_batches(lying[: legacy.TELLING_BYTES - 1])) == []
+        list(legacy.iterate_any_batches(lying[: legacy.MAGIC_PREFIX_BYTES]))
+    assert list(legacy.iterate_any_batches(lying[: legacy.MAGIC_PREFIX_BYTES - 1])) == []
     with pytest.raises(WireError, match="message of 13 bytes"):
-        legacy.any_header(lying)
+        legacy.parse_any_header(lying)
     with pytest.raises(WireError, match="message of 14 bytes"):
-        legacy.any_header(smallest[:-1])
+        legacy.parse_any_header(smallest[:-1])
     for few in range(17):
         with pytest.raises(WireError, match=f"{few} bytes are no batch header"):
-            legacy.any_header(smallest + smallest[:few], len(smallest))
+            legacy.parse_any_header(smallest + smallest[:few], len(smallest))
     with pytest.raises(WireError, match="message of 14 bytes"):
-        legacy.any_header(smallest + smallest[:-1], len(smallest))
-    assert legacy.any_header(smallest + smallest, len(smallest)).magic == 0
+        legacy.parse_any_header(smallest + smallest[:-1], len(smallest))
+    assert legacy.parse_any_header(smallest + smallest, len(smallest)).magic == 0

@@ -13,9 +13,9 @@ import pytest
 
 from ottla.wire import compiler, interpreter
 from ottla.wire.apis import ApiKey, request_class, request_header_version, request_spec, response_class
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.errors import WireError
-from ottla.wire.interpreter import smallest_size, spec_of
+from ottla.wire.interpreter import min_encoded_size, spec_of
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.catalogue import all_messages
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
@@ -29,12 +29,12 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.wire.primitives import write_text_length, write_uvarint
-from ottla.wire.schema import Message, Spec, data, fields_of, request, response
+from ottla.wire.primitives import write_string_length, write_uvarint
+from ottla.wire.schema import Message, MessageSpec, data, fields_of, request, response
 
 
 def in_slices(cls: type[Message], version: int, raw: bytes) -> tuple[Any, int]:
-    steps = compiler.decode_slices(cls, version, raw, 0, Budget(len(raw)))
+    steps = compiler.decode_job(cls, version, raw, 0, DecodeBudget(len(raw)))
     while True:
         try:
             next(steps)
@@ -43,7 +43,7 @@ def in_slices(cls: type[Message], version: int, raw: bytes) -> tuple[Any, int]:
 
 
 def writes_in_slices(message: Message, version: int) -> bytes:
-    steps = compiler.encode_slices(message, version)
+    steps = compiler.encode_job(message, version)
     while True:
         try:
             next(steps)
@@ -93,9 +93,9 @@ def test_bytes_may_be_longer(decode: Decode, encode: Encode, version: int) -> No
 
 
 def test_a_texts_length_is_written_with_one_added() -> None:
-    assert write_text_length(32_768) == write_uvarint(32_768)
+    assert write_string_length(32_768) == write_uvarint(32_768)
     with pytest.raises(WireError, match="a string of 32768 bytes"):
-        write_text_length(32_769)
+        write_string_length(32_769)
 
 
 @each_decoder
@@ -230,7 +230,7 @@ def smallest(cls: type[Message], version: int, *, flexible: bool) -> Message:
     for spec in fields_of(cls):
         tagged = flexible and version in spec.tagged
         if version not in spec.versions or tagged:
-            values[spec.name] = spec.fresh_default()
+            values[spec.name] = spec.default_value()
         elif spec.is_array:
             values[spec.name] = []
         elif spec.kind == "struct":
@@ -248,7 +248,7 @@ def test_the_smallest_size_of_a_struct_is_what_the_smallest_one_takes(cls: type[
     for version in range(spec.versions.low, spec.versions.high + 1):
         flexible = version in spec.flexible
         raw = compiler.encode(smallest(cls, version, flexible=flexible), version)
-        assert smallest_size("struct", cls, version, flexible=flexible) == max(len(raw), 1)
+        assert min_encoded_size("struct", cls, version, flexible=flexible) == max(len(raw), 1)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_the_smallest_size_of_a_struct_is_what_the_smallest_one_takes(cls: type[
     [("string", 2, 1), ("bytes", 4, 1), ("records", 4, 1), ("uuid", 16, 16), ("bool", 1, 1), ("int64", 8, 8)],
 )
 def test_the_smallest_size_of_a_value(kind: str, old: int, flexible: int) -> None:
-    assert smallest_size(kind, None, 0, flexible=False) == old
-    assert smallest_size(kind, None, 0, flexible=True) == flexible
+    assert min_encoded_size(kind, None, 0, flexible=False) == old
+    assert min_encoded_size(kind, None, 0, flexible=True) == flexible
 
 
 # ---------------------------------------------------------------- null, and values of another kind
@@ -293,9 +293,9 @@ def test_a_version_that_is_not_there_is_refused(encode: Encode) -> None:
 
 def test_what_is_left_over_is_refused_where_a_message_is_all() -> None:
     with pytest.raises(WireError, match="HeartbeatRequest v4: 2 bytes left over"):
-        compiler.decode_whole(HeartbeatRequest, 4, PLAIN + b"\0??")
+        compiler.decode_exact(HeartbeatRequest, 4, PLAIN + b"\0??")
     with pytest.raises(WireError, match="HeartbeatRequest v4"):
-        compiler.decode_whole(HeartbeatRequest, 4, PLAIN)
+        compiler.decode_exact(HeartbeatRequest, 4, PLAIN)
 
 
 # ---------------------------------------------------------------- the interpreter's trace
@@ -351,10 +351,10 @@ def test_headers_have_tags_from_the_first_flexible_version_on() -> None:
 
 
 def test_what_a_schema_says_at_its_top() -> None:
-    assert request(7, "1-3", "2+", "broker controller", latest_unstable=True) == Spec(
+    assert request(7, "1-3", "2+", "broker controller", latest_unstable=True) == MessageSpec(
         "request", 7, (1, 3), (2, 32767), ("broker", "controller"), True
     )
-    assert request(7, "0", "none", "broker") == Spec("request", 7, (0, 0), (1, 0), ("broker",), False)
-    assert response(7, "1-3", "2+") == Spec("response", 7, (1, 3), (2, 32767), (), False)
-    assert data("data", "0-1", "1+") == Spec("data", -1, (0, 1), (1, 32767), (), False)
+    assert request(7, "0", "none", "broker") == MessageSpec("request", 7, (0, 0), (1, 0), ("broker",), False)
+    assert response(7, "1-3", "2+") == MessageSpec("response", 7, (1, 3), (2, 32767), (), False)
+    assert data("data", "0-1", "1+") == MessageSpec("data", -1, (0, 1), (1, 32767), (), False)
     assert data("metadata", "0", "0+", 12).key == 12

@@ -141,18 +141,18 @@ def test_a_number_that_does_not_fit_is_refused(kind: str, value: int) -> None:
 def test_bytes_are_taken_only_where_they_are(size: int, *, refused: bool) -> None:
     if refused:
         with pytest.raises(WireError, match=f"{size} bytes wanted at 2, 3 there"):
-            p.take(b"abcde", 2, size)
+            p.read_bytes(b"abcde", 2, size)
     else:
-        taken, pos = p.take(b"abcde", 2, size)
+        taken, pos = p.read_bytes(b"abcde", 2, size)
         assert (bytes(taken), pos) == (b"abcde"[2 : 2 + size], 2 + size)
 
 
 def test_ids_are_22_characters_of_base64url() -> None:
-    assert p.uuid_text(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
-    assert p.uuid_text(b"\xff" * 16) == "_____________________w"
+    assert p.uuid_to_string(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert p.uuid_to_string(b"\xff" * 16) == "_____________________w"
     raw = random.Random(1).randbytes(16)
-    assert p.uuid_bytes(p.uuid_text(raw)) == raw
-    assert p.uuid_bytes(p.uuid_text(raw) + "==") == raw, "with its padding, as Uuid.fromString takes it"
+    assert p.uuid_from_string(p.uuid_to_string(raw)) == raw
+    assert p.uuid_from_string(p.uuid_to_string(raw) + "==") == raw, "with its padding, as Uuid.fromString takes it"
     for text in (
         "AAAA",
         "A" * 24,
@@ -164,4 +164,4 @@ def test_ids_are_22_characters_of_base64url() -> None:
         "A" * 21 + "\u00e9",
     ):
         with pytest.raises(ValueError, match="is no uuid"):
-            p.uuid_bytes(text)
+            p.uuid_from_string(text)

@@ -13,12 +13,12 @@ import pytest
 
 from ottla.wire import records as r
 from ottla.wire.primitives import write_varlong as n
-from ottla.wire.record_walk import SMALLEST_RECORD_BYTES, BadRecord, RecordWalk, Seen
+from ottla.wire.record_walk import MIN_RECORD_BYTES, IncrementalRecordParser, MalformedRecord, RecordSummary
 
 
-def walked(data: bytes, count: int, piece: int) -> list[Seen]:
-    walk = RecordWalk(count)
-    out: list[Seen] = []
+def walked(data: bytes, count: int, piece: int) -> list[RecordSummary]:
+    walk = IncrementalRecordParser(count)
+    out: list[RecordSummary] = []
     for at in range(0, len(data), piece):
         out += walk.feed(data[at : at + piece])
     walk.finish()
@@ -48,13 +48,13 @@ def told(body: bytes) -> bytes:
 
 HEADERS = [(b"h%d" % i, None if i % 3 == 0 else b"x" * (i % 5)) for i in range(70)]
 SOME = [
-    (record(), Seen(0, 1, 1)),
-    (record(None, None), Seen(0, -1, -1)),
-    (record(b"", b""), Seen(0, 0, 0)),
-    (record(b"k" * 300, b"v" * 5000, time_delta=-7), Seen(-7, 300, 5000)),
-    (record(b"k", None, HEADERS, time_delta=2**40), Seen(2**40, 1, -1)),
-    (record(b"k" * 64, b"", [(b"h" * 64, b"v" * 64), (b"h" * 63, b"v" * 63)]), Seen(0, 64, 0)),
-    (record(None, b"v" * 64, [(b"", b""), (b"long", b"h" * 1000), (b"", None)]), Seen(0, -1, 64)),
+    (record(), RecordSummary(0, 1, 1)),
+    (record(None, None), RecordSummary(0, -1, -1)),
+    (record(b"", b""), RecordSummary(0, 0, 0)),
+    (record(b"k" * 300, b"v" * 5000, time_delta=-7), RecordSummary(-7, 300, 5000)),
+    (record(b"k", None, HEADERS, time_delta=2**40), RecordSummary(2**40, 1, -1)),
+    (record(b"k" * 64, b"", [(b"h" * 64, b"v" * 64), (b"h" * 63, b"v" * 63)]), RecordSummary(0, 64, 0)),
+    (record(None, b"v" * 64, [(b"", b""), (b"long", b"h" * 1000), (b"", None)]), RecordSummary(0, -1, 64)),
 ]
 
 
@@ -69,22 +69,22 @@ def test_the_pieces_do_not_matter(piece: int) -> None:
 def test_what_is_built_is_walked() -> None:
     items = [r.NewRecord(None if i % 4 == 0 else b"k" * i, b"v" * (300 - i), 1000 + i) for i in range(300)]
     data = b"".join(r.encode_record(item, i, i) for i, item in enumerate(items))
-    want = [Seen(i, -1 if x.key is None else len(x.key), len(x.value or b"")) for i, x in enumerate(items)]
+    want = [RecordSummary(i, -1 if x.key is None else len(x.key), len(x.value or b"")) for i, x in enumerate(items)]
     assert walked(data, 300, 777) == want
 
 
 def test_a_record_is_told_with_the_piece_it_ends_in() -> None:
-    walk, data = RecordWalk(2), record() + record(b"key", b"w")
+    walk, data = IncrementalRecordParser(2), record() + record(b"key", b"w")
     assert walk.feed(data[:3]) == []
     assert walk.feed(b"") == []
-    assert walk.feed(data[3:-1]) == [Seen(0, 1, 1)]
-    assert walk.feed(data[-1:]) == [Seen(0, 3, 1)]
+    assert walk.feed(data[3:-1]) == [RecordSummary(0, 1, 1)]
+    assert walk.feed(data[-1:]) == [RecordSummary(0, 3, 1)]
     walk.finish()
 
 
 def test_a_batch_without_records_has_no_bytes() -> None:
     assert walked(b"", 0, 1) == []
-    with pytest.raises(BadRecord, match="bytes follow the last record"):
+    with pytest.raises(MalformedRecord, match="bytes follow the last record"):
         walked(b"\0", 0, 1)
 
 
@@ -129,34 +129,34 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_not_as_claimed_is_refused(name: str, piece: int) -> None:
     raw, why = BAD[name]
-    with pytest.raises(BadRecord, match=why):
+    with pytest.raises(MalformedRecord, match=why):
         walked(record() + raw + record() * 3, 5, piece)
 
 
 def test_each_smallest_thing_is_allowed() -> None:
     smallest = told(START + n(-1) + n(-1) + n(0))
-    assert len(smallest) == SMALLEST_RECORD_BYTES
+    assert len(smallest) == MIN_RECORD_BYTES
     long = told(b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + n(-1) + n(-1) + n(0))
-    assert walked(long, 1, 100) == [Seen(0, -1, -1)]
+    assert walked(long, 1, 100) == [RecordSummary(0, -1, -1)]
     filled = told(START + n(2) + b"kk" + n(3) + b"vvv" + n(2) + n(0) + n(-1) + n(1) + b"h" + n(0))
     for piece in (1, 3, 100):
-        assert walked(smallest + filled, 2, piece) == [Seen(0, -1, -1), Seen(0, 2, 3)]
+        assert walked(smallest + filled, 2, piece) == [RecordSummary(0, -1, -1), RecordSummary(0, 2, 3)]
 
 
 @pytest.mark.parametrize("piece", [1, 4, 10**6])
 def test_counts_that_are_not_the_batchs_are_refused(piece: int) -> None:
-    with pytest.raises(BadRecord, match="1 records are missing"):
+    with pytest.raises(MalformedRecord, match="1 records are missing"):
         walked(record() * 3, 4, piece)
-    with pytest.raises(BadRecord, match="bytes follow the last record"):
+    with pytest.raises(MalformedRecord, match="bytes follow the last record"):
         walked(record() * 3, 2, piece)
-    with pytest.raises(BadRecord, match="missing"):
+    with pytest.raises(MalformedRecord, match="missing"):
         walked(record()[:-1], 1, piece)
 
 
 def test_a_record_of_gigabytes_takes_the_memory_of_a_piece() -> None:
     size = 3 << 30
     head = START + n(-1) + n(size)
-    walk, piece = RecordWalk(1), bytes(1 << 16)
+    walk, piece = IncrementalRecordParser(1), bytes(1 << 16)
     tracemalloc.start()
     try:
         walk.feed(n(len(head) + size + 1) + head)
@@ -166,5 +166,5 @@ def test_a_record_of_gigabytes_takes_the_memory_of_a_piece() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1 << 19
-    with pytest.raises(BadRecord, match="0 records are missing"):
+    with pytest.raises(MalformedRecord, match="0 records are missing"):
         walk.finish()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.wire import batch as b
 from ottla.wire import compression, legacy
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import CompressionType
 from ottla.wire.errors import WireError
 
 blobs = st.none() | st.binary(max_size=40)
@@ -32,55 +32,55 @@ new_records = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(items=new_records, codec=st.sampled_from(list(Codec)), base=st.integers(0, 2**40))
-def test_what_is_built_is_read_again(items: list[r.NewRecord], codec: Codec, base: int) -> None:
-    raw = r.build(items, base_offset=base, codec=codec)
+@given(items=new_records, codec=st.sampled_from(list(CompressionType)), base=st.integers(0, 2**40))
+def test_what_is_built_is_read_again(items: list[r.NewRecord], codec: CompressionType, base: int) -> None:
+    raw = r.build_batch(items, base_offset=base, codec=codec)
     header = b.parse_header(raw)
     assert b.crc_matches(raw, header)
     assert header.size_bytes == len(raw)
-    got = list(r.iterate(raw, header))
+    got = list(r.iterate_records(raw, header))
     assert [(x.key, x.value, x.timestamp_ms, x.headers) for x in got] == [
         (x.key, x.value, x.timestamp_ms, x.headers) for x in items
     ]
     assert [x.offset for x in got] == list(range(base, base + len(items)))
-    r.validate(raw, header)
+    r.check_records(raw, header)
 
 
 def test_stamping_leaves_the_checksum_right() -> None:
-    raw = bytearray(r.build([r.NewRecord(b"k", b"v", 5)]))
-    b.stamp(raw, 0, 1234, 7)
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5)]))
+    b.set_offset_and_epoch(raw, 0, 1234, 7)
     header = b.parse_header(raw)
     assert (header.base_offset, header.partition_leader_epoch) == (1234, 7)
     assert b.crc_matches(raw, header)
 
 
 def test_log_append_time_is_every_records_time() -> None:
-    raw = bytearray(r.build([r.NewRecord(b"k", b"v", 5), r.NewRecord(b"k", b"v", 9)]))
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5), r.NewRecord(b"k", b"v", 9)]))
     header = b.parse_header(raw)
-    told = b.stamp_times(raw, 0, header._replace(attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=777))
+    told = b.set_max_timestamp(raw, 0, header._replace(attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=777))
     header = b.parse_header(raw)
     assert header == told
     assert b.crc_matches(raw, header)
     assert header.base_timestamp == 5
-    assert [x.timestamp_ms for x in r.iterate(raw, header)] == [777, 777]
+    assert [x.timestamp_ms for x in r.iterate_records(raw, header)] == [777, 777]
 
 
 def test_sequences_wrap_to_zero() -> None:
-    assert b.next_sequence(2**31 - 1, 1) == 0
-    assert b.next_sequence(2**31 - 2, 3) == 1
-    assert b.next_sequence(-1, 3) == -1
+    assert b.increment_sequence(2**31 - 1, 1) == 0
+    assert b.increment_sequence(2**31 - 2, 3) == 1
+    assert b.increment_sequence(-1, 3) == -1
 
 
 def test_an_empty_batch_is_read() -> None:
-    raw = r.build([], base_offset=9)
-    assert list(r.iterate(raw, b.parse_header(raw))) == []
+    raw = r.build_batch([], base_offset=9)
+    assert list(r.iterate_records(raw, b.parse_header(raw))) == []
 
 
 def test_mutated_batches_bring_only_typed_errors() -> None:
     rng = random.Random(3)
     bases = [
-        r.build([r.NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
-        for codec in Codec
+        r.build_batch([r.NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
+        for codec in CompressionType
     ]
     refused = 0
     for turn in range(25_000):
@@ -90,18 +90,18 @@ def test_mutated_batches_bring_only_typed_errors() -> None:
         if turn % 3 == 0:
             del raw[rng.randrange(len(raw)) :]
         try:
-            for pos, header in b.iterate(raw):
-                list(r.iterate(raw, header, pos, limit=1 << 20))
+            for pos, header in b.iterate_batches(raw):
+                list(r.iterate_records(raw, header, pos, limit=1 << 20))
         except WireError:
             refused += 1
     assert refused > 5_000
 
 
-BOMBS = [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY]
+BOMBS = [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD, CompressionType.SNAPPY]
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_bomb_is_refused_in_bounded_memory(codec: Codec) -> None:
+def test_a_bomb_is_refused_in_bounded_memory(codec: CompressionType) -> None:
     """As Kafka's max.decompressed.message.bytes has it from pull request 23429 on."""
     packed = compression.compress(codec, b"\x00" * (64 << 20))
     tracemalloc.start()
@@ -112,25 +112,25 @@ def test_a_bomb_is_refused_in_bounded_memory(codec: Codec) -> None:
     assert peak < 16 << 20
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_exactly_the_limit_is_allowed(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_exactly_the_limit_is_allowed(codec: CompressionType) -> None:
     data = random.Random(1).randbytes(100_000)
     assert bytes(compression.decompress(codec, compression.compress(codec, data), len(data))) == data
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_batch_whose_data_is_cut_off_is_refused(codec: Codec) -> None:
-    whole = r.build([r.NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
+def test_a_batch_whose_data_is_cut_off_is_refused(codec: CompressionType) -> None:
+    whole = r.build_batch([r.NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
     header = b.parse_header(whole)
-    cut = b.pack_header(header, whole[b.HEADER_BYTES : b.HEADER_BYTES + 500])
+    cut = b.pack_batch(header, whole[b.HEADER_BYTES : b.HEADER_BYTES + 500])
     with pytest.raises(WireError):
-        list(r.iterate(cut, b.parse_header(cut)))
+        list(r.iterate_records(cut, b.parse_header(cut)))
 
 
 def test_raw_snappy_is_read_too() -> None:
     import snappy
 
-    assert compression.decompress(Codec.SNAPPY, snappy.compress(b"hello" * 100), 1000) == b"hello" * 100
+    assert compression.decompress(CompressionType.SNAPPY, snappy.compress(b"hello" * 100), 1000) == b"hello" * 100
 
 
 def old_message(magic: int, offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
@@ -148,45 +148,45 @@ def old_message(magic: int, offset: int, key: bytes | None, value: bytes | None,
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_read(magic: int) -> None:
     raw = old_message(magic, 5, b"k", b"v") + old_message(magic, 6, None, b"w")
-    got = list(legacy.iterate(raw))
+    got = list(legacy.iterate_messages(raw))
     assert [(x.offset, x.key, x.value) for x in got] == [(5, b"k", b"v"), (6, None, b"w")]
     assert got[0].timestamp_ms == (1005 if magic == 1 else -1)
 
 
 def test_offsets_inside_a_compressed_old_message_count_to_the_wrappers() -> None:
     inner = b"".join(old_message(1, i, b"k", b"v%d" % i) for i in range(3))
-    wrapper = old_message(1, 12, None, compression.compress(Codec.GZIP, inner), attributes=1)
-    assert [x.offset for x in legacy.iterate(wrapper)] == [10, 11, 12]
+    wrapper = old_message(1, 12, None, compression.compress(CompressionType.GZIP, inner), attributes=1)
+    assert [x.offset for x in legacy.iterate_messages(wrapper)] == [10, 11, 12]
 
 
 def test_an_old_message_with_a_bad_checksum_is_refused() -> None:
     raw = bytearray(old_message(1, 5, b"k", b"v"))
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC"):
-        list(legacy.iterate(raw))
+        list(legacy.iterate_messages(raw))
 
 
-@pytest.mark.parametrize("codec", list(compression.Codec))
-def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: compression.Codec) -> None:
+@pytest.mark.parametrize("codec", list(compression.CompressionType))
+def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: compression.CompressionType) -> None:
     rng = random.Random(7)
     for count in (1, 2, 70, 300):
         times = [5_000 + rng.randrange(-200, 20_000) for _ in range(count)]
         items = [r.NewRecord(rng.randbytes(rng.randrange(300)) or None, b"v", t) for t in times]
-        raw = bytearray(r.build(items, codec=codec))
-        b.stamp(raw, 0, 1000, 0)
+        raw = bytearray(r.build_batch(items, codec=codec))
+        b.set_offset_and_epoch(raw, 0, 1000, 0)
         header = b.parse_header(raw)
-        everything = list(r.iterate(raw, header))
+        everything = list(r.iterate_records(raw, header))
         for wanted in (0, min(times), max(times), max(times) + 1, *(rng.randrange(30_000) for _ in range(20))):
             for start in (0, 1000 + count // 2, 1000 + count):
                 want = next(
                     ((x.offset, x.timestamp_ms) for x in everything if x.timestamp_ms >= wanted and x.offset >= start),
                     None,
                 )
-                assert r.first_by_time(raw, header, wanted, start) == want
+                assert r.find_first_by_timestamp(raw, header, wanted, start) == want
 
 
 def test_cut_records_are_told_when_looked_for_by_time() -> None:
-    raw = bytearray(r.build([r.NewRecord(b"k", b"v" * 100, 1), r.NewRecord(b"k", b"v", 2)]))
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v" * 100, 1), r.NewRecord(b"k", b"v", 2)]))
     header = b.parse_header(raw)
     with pytest.raises(WireError):
-        r.first_by_time(raw[:-20], header, 3, 0)
+        r.find_first_by_timestamp(raw[:-20], header, 3, 0)

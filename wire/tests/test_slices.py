@@ -10,7 +10,7 @@ import pytest
 
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages.catalogue import all_messages
@@ -43,8 +43,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.schema import Message
-from ottla.wire.tests.instances import instance
-from ottla.wire.unread import READ_AT_ONCE
+from ottla.wire.tests.instances import random_message
+from ottla.wire.unread import ELEMENTS_PER_YIELD
 
 T = TypeVar("T")
 
@@ -60,15 +60,15 @@ def went_through(steps: Generator[None, None, T]) -> tuple[T, int]:
         count += 1
 
 
-def decoded(cls: type[Message], version: int, raw: bytes, budget: Budget | None = None) -> tuple[Any, int]:
-    budget = Budget(len(raw)) if budget is None else budget
-    (message, pos), stops = went_through(compiler.decode_slices(cls, version, raw, 0, budget))
+def decoded(cls: type[Message], version: int, raw: bytes, budget: DecodeBudget | None = None) -> tuple[Any, int]:
+    budget = DecodeBudget(len(raw)) if budget is None else budget
+    (message, pos), stops = went_through(compiler.decode_job(cls, version, raw, 0, budget))
     assert pos == len(raw)
     return message, stops
 
 
 def encoded(message: Message, version: int) -> tuple[list[Any], int]:
-    return went_through(compiler.encode_slices(message, version))
+    return went_through(compiler.encode_job(message, version))
 
 
 @pytest.mark.parametrize("cls", all_messages().values(), ids=lambda cls: cls.__name__)
@@ -76,7 +76,7 @@ def test_sliced_codecs_equal_the_plain_ones(cls: type[Message]) -> None:
     rng = random.Random(cls.__name__)
     versions = spec_of(cls).versions
     for version in range(versions.low, versions.high + 1):
-        message = instance(rng, cls, version)
+        message = random_message(rng, cls, version)
         raw = compiler.encode(message, version)
         assert decoded(cls, version, raw)[0] == message
         assert b"".join(encoded(message, version)[0]) == raw
@@ -88,14 +88,14 @@ def test_cut_messages_are_refused_by_both_or_by_none() -> None:
     for _ in range(3000):
         cls = rng.choice(classes)
         version = rng.randrange(spec_of(cls).versions.low, spec_of(cls).versions.high + 1)
-        raw = bytearray(compiler.encode(instance(rng, cls, version), version))
+        raw = bytearray(compiler.encode(random_message(rng, cls, version), version))
         if raw:
             raw[rng.randrange(len(raw))] = rng.randrange(256)
         del raw[rng.randrange(len(raw) + 1) :]
         outcomes = []
         for decode in (
             lambda: compiler.decode(cls, version, bytes(raw)),  # noqa: B023
-            lambda: went_through(compiler.decode_slices(cls, version, bytes(raw), 0, Budget(10**9)))[0],  # noqa: B023
+            lambda: went_through(compiler.decode_job(cls, version, bytes(raw), 0, DecodeBudget(10**9)))[0],  # noqa: B023
         ):
             try:
                 outcomes.append(str(decode()[1]))
@@ -119,7 +119,7 @@ def test_reading_and_writing_stop_every_64_elements_of_an_array() -> None:
 def test_many_small_arrays_stop_between_them() -> None:
     topics = [FetchTopic("t", partitions=[FetchPartition(0)]) for _ in range(500)]
     raw = compiler.encode(FetchRequest(topics=topics), 12)
-    assert decoded(FetchRequest, 12, raw)[1] >= 500 // READ_AT_ONCE
+    assert decoded(FetchRequest, 12, raw)[1] >= 500 // ELEMENTS_PER_YIELD
 
 
 def test_numbers_are_read_4096_at_a_time() -> None:
@@ -177,17 +177,17 @@ def test_what_a_version_cannot_carry_is_refused_in_slices_too() -> None:
 
 
 def test_the_text_of_a_sliced_codec_can_be_read() -> None:
-    text = compiler.source(FetchRequest, 12, "decode", sliced=True)
+    text = compiler.generated_source(FetchRequest, 12, "decode", sliced=True)
     assert "def decode_slices_FetchRequest_v12(buf, pos, end, budget):" in text
     assert "yield" in text
-    assert "yield" not in compiler.source(FetchRequest, 12, "decode")
+    assert "yield" not in compiler.generated_source(FetchRequest, 12, "decode")
 
 
 # ---------------------------------------------------------------- counting
 
 
 def has_just(message: Message, count: int) -> bool:
-    return compiler.has_many_elements(message, count - 1) and not compiler.has_many_elements(message, count)
+    return compiler.has_more_elements_than(message, count - 1) and not compiler.has_more_elements_than(message, count)
 
 
 def test_has_many_elements_counts_structs_and_texts_in_arrays_at_all_depths() -> None:
@@ -199,7 +199,7 @@ def test_has_many_elements_counts_structs_and_texts_in_arrays_at_all_depths() ->
     cursor = DescribeTopicPartitionsRequest([TopicRequest("a")], 1, DescribeTopicPartitionsRequestCursor("a", 0))
     assert has_just(cursor, 1)
     for empty in (HeartbeatRequest(), MetadataRequest(None)):
-        assert not compiler.has_many_elements(empty, 0)
+        assert not compiler.has_more_elements_than(empty, 0)
 
 
 @pytest.mark.parametrize("many", [65, 66, 10_000])
@@ -211,4 +211,4 @@ def test_more_tagged_fields_than_anybody_has_are_refused(many: int) -> None:
     with pytest.raises(WireError, match="count of tags"):
         compiler.decode(HeartbeatRequest, 4, raw + count + tags)
     fewer = bytes([64]) + tags[: 64 * 4]
-    assert compiler.decode_whole(HeartbeatRequest, 4, raw + fewer) == HeartbeatRequest()
+    assert compiler.decode_exact(HeartbeatRequest, 4, raw + fewer) == HeartbeatRequest()

@@ -82,7 +82,7 @@ def _change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: M
     name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
     plan = target.plan(group, epoch, updated, homogeneous=homogeneous, name=name)
     wanted = groups.topics.size_of(group.names.keys() | updated.names)
-    fx.follow(_assign(groups, group, step, plan, ask), plan.rows(wanted))
+    fx.continue_with(_assign(groups, group, step, plan, ask), plan.rows(wanted))
 
 
 def new_epoch(

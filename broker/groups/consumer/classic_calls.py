@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, MemberStat
 from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import CONSUMER, Call
-from ottla.log.machine import Arm, Cancel, Reply
+from ottla.log.machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
@@ -44,10 +44,10 @@ def handle(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
         case j.JoinGroupRequest():
             return _join(groups, group, call, now_ms)
         case s.SyncGroupRequest():
-            fx.replies.append(Reply(call.ticket, _synced(groups, group, request, now_ms, fx)))
+            fx.replies.append(RequestReply(call.ticket, _synced(groups, group, request, now_ms, fx)))
         case hb.HeartbeatRequest():
             code = _beaten(groups, group, request, now_ms, fx)
-            fx.replies.append(Reply(call.ticket, hb.HeartbeatResponse(error_code=code)))
+            fx.replies.append(RequestReply(call.ticket, hb.HeartbeatResponse(error_code=code)))
         case _:
             assert isinstance(request, lg.LeaveGroupRequest)
             return _left(groups, group, call, now_ms)
@@ -59,7 +59,7 @@ def _join(groups: ConsumerGroups, group: ConsumerGroup, call: Call, now_ms: int)
     try:
         return join(groups, group, call._replace(fresh_id=_bare(call.fresh_id)), now_ms)
     except ProtocolError as error:
-        return Fx(replies=[Reply(call.ticket, rb.join_error(error.code, request.member_id, call.version))])
+        return Fx(replies=[RequestReply(call.ticket, rb.join_error(error.code, request.member_id, call.version))])
 
 
 def _bare(java_uuid: str) -> str:
@@ -89,7 +89,7 @@ def _await_join(groups: ConsumerGroups, group: ConsumerGroup, member: Member, no
     """A member was told to come back: it has its rebalance timeout for that, from the first time on."""
     if (group.id, member.id) not in groups.awaited:
         groups.awaited.add((group.id, member.id))
-        fx.timers.append(Arm(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
+        fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
 
 
 def _synced(
@@ -112,7 +112,7 @@ def _synced(
         version = embedded.version_of(first.metadata)
     except WireError:  # it has been taken over with a group that had agreed on another of its protocols
         return s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    fx.timers.append(Cancel(("consumer-sync", group.id, member.id)))
+    fx.timers.append(CancelTimer(("consumer-sync", group.id, member.id)))
     groups.arm_session(group.id, member, now_ms, fx)
     given = embedded.written(member.assigned, groups.topics.image, version)
     return s.SyncGroupResponse(
@@ -151,10 +151,10 @@ def _left(groups: ConsumerGroups, group: ConsumerGroup, call: Call, now_ms: int)
     request: lg.LeaveGroupRequest = call.request
     members = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
     answer = lg.LeaveGroupResponse()
-    fx, gone = Fx(replies=[Reply(call.ticket, answer)]), dict[str, Member]()
+    fx, gone = Fx(replies=[RequestReply(call.ticket, answer)]), dict[str, Member]()
     looks = _look_for(group, members, answer, gone)
     if len(members) > LOOKED_FOR_AT_ONCE:
-        fx.then = _leaving(groups, group, looks, gone, now_ms)
+        fx.continuation = _leaving(groups, group, looks, gone, now_ms)
         return fx
     for _ in looks:
         pass
@@ -190,7 +190,7 @@ def _leaving(
     fx = Fx()
     if gone:
         fence(groups, group, list(gone.values()), now_ms, fx)
-    yield from fx.flat()
+    yield from fx.flatten()
 
 
 def _leaver(group: ConsumerGroup, one: lg.MemberIdentity) -> Member:

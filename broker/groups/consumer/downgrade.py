@@ -60,9 +60,9 @@ def downgrade(groups: ConsumerGroups, back: Back, fx: Fx, instead: Callable[[], 
         ProtocolError: GROUP_ID_NOT_FOUND, in a slice of a large group: that cannot be, and there is no other way.
     """
     made: list[Group] = []
-    fx.follow(_write(groups, back, made, instead), len(back.group.members) * ROWS_A_MEMBER)
-    if made or fx.then is not None:
-        fx.then = chain(fx.then or (), _stand_up(groups, made, back))
+    fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * ROWS_A_MEMBER)
+    if made or fx.continuation is not None:
+        fx.continuation = chain(fx.continuation or (), _stand_up(groups, made, back))
 
 
 def _write(
@@ -145,4 +145,4 @@ def _stand_up(groups: ConsumerGroups, made: list[Group], back: Back) -> Iterator
             rb.arm_session(group, member, back.now_ms, fx)
         if back.rebalance:
             rb.prepare(group, groups.classic.settings, back.now_ms, fx)
-        yield from fx.flat()
+        yield from fx.flatten()

@@ -16,7 +16,7 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings
 from ottla.broker.groups.topics import Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
-from ottla.log.machine import Arm, Cancel
+from ottla.log.machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -71,7 +71,7 @@ class ConsumerGroups:
         wait = self.interval_ms(group_id, "consumer.session.timeout.ms")
         if member.classic is not None:
             wait = member.classic.session_timeout_ms
-        fx.timers.append(Arm(("consumer-session", group_id, member.id), now_ms + wait))
+        fx.timers.append(ScheduleTimer(("consumer-session", group_id, member.id), now_ms + wait))
 
     def watch_revocation(self, group_id: str, member: Member, now_ms: int, fx: Fx) -> None:
         """Whoever has partitions to give up has its rebalance timeout for it; the older protocol has timers of its
@@ -80,20 +80,20 @@ class ConsumerGroups:
         key = ("consumer-rebalance", group_id, member.id)
         if member.classic is None:
             revoking = member.state is MemberState.UNREVOKED_PARTITIONS
-            fx.timers.append(Arm(key, now_ms + member.rebalance_timeout_ms) if revoking else Cancel(key))
+            fx.timers.append(ScheduleTimer(key, now_ms + member.rebalance_timeout_ms) if revoking else CancelTimer(key))
 
     def cancel_timers(self, group_id: str, member_id: str, fx: Fx) -> None:
         """A member is gone."""
         self.awaited.discard((group_id, member_id))
         for name in ("consumer-session", "consumer-rebalance", "consumer-join", "consumer-sync"):
-            fx.timers.append(Cancel((name, group_id, member_id)))
+            fx.timers.append(CancelTimer((name, group_id, member_id)))
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session, and its time to give up, before it again."""
 
         def arm(group_id: str, member: Member, fx: Fx) -> None:
             wait = self.interval_ms(group_id, "consumer.session.timeout.ms")
-            fx.timers.append(Arm(("consumer-session", group_id, member.id), now_ms + wait))
+            fx.timers.append(ScheduleTimer(("consumer-session", group_id, member.id), now_ms + wait))
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self.watch_revocation(group_id, member, now_ms, fx)
 

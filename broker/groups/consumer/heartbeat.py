@@ -31,7 +31,7 @@ from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import offset_records as o
@@ -41,14 +41,14 @@ def heartbeat(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
     """One heartbeat: a member joins, goes on or leaves."""
     request: hb.ConsumerGroupHeartbeatRequest = call.request
     response = hb.ConsumerGroupHeartbeatResponse()
-    fx = Fx(replies=[Reply(call.ticket, response)])
+    fx = Fx(replies=[RequestReply(call.ticket, response)])
     try:
         if request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             response.member_id, response.member_epoch = leave(groups, request, now_ms, fx), request.member_epoch
         elif not at_rest(groups, call, response, now_ms, fx):
             _Beat(groups, call, response, now_ms, fx).go()
     except ProtocolError as error:
-        return Fx(replies=[Reply(call.ticket, refusal(error))])
+        return Fx(replies=[RequestReply(call.ticket, refusal(error))])
     return fx
 
 
@@ -142,7 +142,7 @@ class _Beat:
         if classic is not None and classic.state is not GroupState.EMPTY:
             from ottla.broker.groups.consumer import upgrade
 
-            self._fx.follow(self._upgrade(classic), upgrade.rows(classic))
+            self._fx.continue_with(self._upgrade(classic), upgrade.rows(classic))
             return
         if classic is not None or request.group_id in self._groups.classic.stored:  # one that is only just being made
             self._fx.records.append(GroupRecord(o.GroupMetadataKey(request.group_id), None))
@@ -155,8 +155,8 @@ class _Beat:
         group = yield from in_turns(upgrade.converted(self._groups, classic))
         self._fx = fx = Fx()
         self._go_on(group)
-        rest = fx.then or iter(())
-        fx.then, first = None, Fx()
+        rest = fx.continuation or iter(())
+        fx.continuation, first = None, Fx()
         for first in rest:
             if first.records:
                 break

@@ -16,7 +16,7 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import CONSUMER, Call
-from ottla.log.machine import Arm, Cancel, Reply
+from ottla.log.machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import join_group as j
@@ -34,10 +34,10 @@ def join(groups: ConsumerGroups, group: ConsumerGroup, call: Call, now_ms: int) 
     _check(groups, group, request, member_id)
     if request.group_instance_id is None and not request.member_id and call.version >= 4:
         answer = rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
-        return Fx(replies=[Reply(call.ticket, answer)])
+        return Fx(replies=[RequestReply(call.ticket, answer)])
     said = _said(request)
     response = j.JoinGroupResponse()
-    fx = Fx(replies=[Reply(call.ticket, response)])
+    fx = Fx(replies=[RequestReply(call.ticket, response)])
     member = _member(group, request, member_id, fx)
     known = group.static_member(request.group_instance_id)
     downgrades = known is not None and is_due(groups, group, [known], replaced=True)
@@ -137,9 +137,9 @@ def _answer(
     response.generation_id = moved.epoch
     response.protocol_type = CONSUMER
     response.protocol_name = moved.classic.supported_protocols[0].name
-    fx.timers.append(Cancel(("consumer-join", group.id, moved.id)))
+    fx.timers.append(CancelTimer(("consumer-join", group.id, moved.id)))
     groups.awaited.discard((group.id, moved.id))
     if stays:
         groups.arm_session(group.id, moved, now_ms, fx)
         wait = rb.rebalance_timeout_of(request)
-        fx.timers.append(Arm(("consumer-sync", group.id, moved.id), now_ms + wait))
+        fx.timers.append(ScheduleTimer(("consumer-sync", group.id, moved.id), now_ms + wait))

@@ -24,7 +24,7 @@ from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.topics import COLD_ROWS
-from ottla.log.machine import SLICE
+from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 RECORDS_A_MEMBER = 3
@@ -64,7 +64,7 @@ def fence(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member
             back = Back(group, {member.id for member in members}, None, rebalance=True, now_ms=now_ms)
             downgrade(groups, back, fx, instead=partial(_without, groups, group, members, cold))
             return
-    fx.follow(_without(groups, group, members, cold), COLD_ROWS if cold else len(members) * RECORDS_A_MEMBER)
+    fx.continue_with(_without(groups, group, members, cold), COLD_ROWS if cold else len(members) * RECORDS_A_MEMBER)
 
 
 def _without(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], cold: list[str]) -> Iterator[Fx]:
@@ -84,7 +84,7 @@ def _without(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Mem
         groups.cancel_timers(group.id, member.id, timers)
     epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
     yield timers
-    for part in cr.slices([epoch, *records] if len(records) > SLICE else [*records, epoch]):
+    for part in cr.slices([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
         yield Fx(records=part)
 
 

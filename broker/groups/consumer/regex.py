@@ -23,7 +23,7 @@ from ottla.broker.groups.counting import count
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import Topics
-from ottla.log.machine import Arm
+from ottla.log.machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 LEAST_BETWEEN_MS = 10_000
@@ -71,7 +71,7 @@ def update(
     )
     if wanted and regexes:
         groups.searches[group.id] = _search(groups.topics, list(regexes), call.sees, now_ms)
-        fx.timers.append(Arm(("consumer-regex", group.id), now_ms))
+        fx.timers.append(ScheduleTimer(("consumer-regex", group.id), now_ms))
     return outcome
 
 
@@ -128,7 +128,7 @@ def search_on(groups: ConsumerGroups, group_id: str, now_ms: int) -> Fx:
         if group is not None:
             _resolved(groups, group, end.value, fx)
     else:
-        fx.timers.append(Arm(("consumer-regex", group_id), now_ms))
+        fx.timers.append(ScheduleTimer(("consumer-regex", group_id), now_ms))
     return fx
 
 

@@ -19,7 +19,7 @@ from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.topics import Topics
-from ottla.log.machine import SLICE
+from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MEMBERS_AT_ONCE = 100
@@ -119,7 +119,7 @@ def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]
 
 
 def _changes(plan: Plan, new: Mapping[str, Target], changed: list[str]) -> Iterator[GroupRecord]:
-    for name in changed if len(changed) > SLICE else ():
+    for name in changed if len(changed) > RECORDS_PER_STEP else ():
         old = plan.target.get(name, NOTHING)
         wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
         kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}

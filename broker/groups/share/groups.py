@@ -16,7 +16,7 @@ from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.state import Named, ShareGroup, joined, without
 from ottla.broker.groups.topics import COLD_ROWS, Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
-from ottla.log.machine import Arm, Cancel, Reply
+from ottla.log.machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 RETRY_MS = 30_000
@@ -97,7 +97,7 @@ class ShareGroups:
     def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: Fx) -> None:
         """A member has been heard of."""
         wait = self.interval_ms(group_id, "share.session.timeout.ms")
-        fx.timers.append(Arm((SESSION, group_id, member_id), now_ms + wait))
+        fx.timers.append(ScheduleTimer((SESSION, group_id, member_id), now_ms + wait))
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session before it again."""
@@ -115,13 +115,13 @@ class ShareGroups:
         """The group goes on without a member, in its next epoch."""
         names = group.names_with(group.member(member_id), None)
         cold = self.topics.cold(names)
-        fx.follow(self._without(group, member_id, names, cold), COLD_ROWS if cold else 1)
+        fx.continue_with(self._without(group, member_id, names, cold), COLD_ROWS if cold else 1)
 
     def _without(self, group: ShareGroup, member_id: str, names: Mapping[str, int], cold: list[str]) -> Iterator[Fx]:
         yield from in_turns(self.topics.warm(cold))
         fx = Fx(records=sr.member_tombstones(group.id, member_id))
         fx.records.append(sr.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
-        fx.timers.append(Cancel((SESSION, group.id, member_id)))
+        fx.timers.append(CancelTimer((SESSION, group.id, member_id)))
         yield fx
 
     # ------------------------------------------------------------------ partitions that get their state
@@ -164,7 +164,7 @@ class ShareGroups:
         """The persister has begun these partitions, or could not; the answer is True. What is not on its way any more
         has been given up meanwhile, and may be forgotten by now.
         """
-        fx = Fx(replies=[Reply(ticket, True)])
+        fx = Fx(replies=[RequestReply(ticket, True)])
         for topic in partitions:
             self.begun_ms.pop((group_id, topic), None)
         group = self.groups.get(group_id)

@@ -22,7 +22,7 @@ from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
 from ottla.broker.groups.share.state import LEAVING, ShareGroup, ShareMember
 from ottla.broker.groups.state import Call
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
@@ -47,7 +47,7 @@ def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: Call) -> F
         ProtocolError: a refusal, which is the answer then.
     """
     beaten = Beaten(hb.ShareGroupHeartbeatResponse())
-    fx = Fx(replies=[Reply(ticket, beaten)])
+    fx = Fx(replies=[RequestReply(ticket, beaten)])
     _Beat(groups, call, beaten, now_ms, fx).go()
     return fx
 
@@ -132,7 +132,7 @@ class _Beat:
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
             return
         rows = len(group.members) + groups.topics.size_of(names) // PARTITIONS_A_ROW
-        fx.follow(self._assign(group, member, updated, epoch, names, bump=bump), rows)
+        fx.continue_with(self._assign(group, member, updated, epoch, names, bump=bump), rows)
 
     def _leave(self) -> None:
         request = self._request

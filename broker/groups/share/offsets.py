@@ -13,7 +13,7 @@ from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.state import Named, ShareGroup, joined
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -55,7 +55,7 @@ def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topic
     if new:
         groups.begin(group, new, now_ms, fx)
     places = {topic: named.partitions for topic, named in new.items()}
-    fx.replies.append(Reply(ticket, ToAlter(group.epoch, places)))
+    fx.replies.append(RequestReply(ticket, ToAlter(group.epoch, places)))
     return fx
 
 
@@ -80,14 +80,14 @@ def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: l
             places[topic.id] = frozenset(range(len(topic.partitions)))
         else:
             unknown.append(name)
-    fx = Fx(replies=[Reply(ticket, ToDelete(places, unknown))])
+    fx = Fx(replies=[RequestReply(ticket, ToDelete(places, unknown))])
     fx.records.append(sr.ready_record(group.id, initializing, initialized, deleting))
     return fx
 
 
 def deleted(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]) -> Fx:
     """The persister has forgotten topics; the answer is True."""
-    fx = Fx(replies=[Reply(ticket, True)])
+    fx = Fx(replies=[RequestReply(ticket, True)])
     group = groups.groups.get(group_id)
     if group is not None:
         left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
@@ -112,7 +112,7 @@ def begin_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: s
             doubtful[topic_id] = Named(name, frozenset(range(len(topic.partitions))))
     known = joined(joined(group.initializing, group.initialized), doubtful)
     group.forgetting_ms = now_ms
-    fx = Fx(replies=[Reply(ticket, ToDelete({topic: named.partitions for topic, named in known.items()}, []))])
+    fx = Fx(replies=[RequestReply(ticket, ToDelete({topic: named.partitions for topic, named in known.items()}, []))])
     if known or group.deleting:
         fx.records.append(sr.ready_record(group.id, {}, {}, {topic: named.name for topic, named in known.items()}))
     return fx

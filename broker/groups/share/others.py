@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode as Error
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
@@ -19,7 +19,9 @@ def refuse(call: Call) -> Fx:
     request = call.request
     if isinstance(request, chb.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."
-        return Fx(replies=[Reply(call.ticket, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))])
+        return Fx(
+            replies=[RequestReply(call.ticket, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))]
+        )
     joins = isinstance(request, j.JoinGroupRequest)
     code = Error.INCONSISTENT_GROUP_PROTOCOL if joins else Error.UNKNOWN_MEMBER_ID
-    return Fx(replies=[Reply(call.ticket, ProtocolError(code))])
+    return Fx(replies=[RequestReply(call.ticket, ProtocolError(code))])

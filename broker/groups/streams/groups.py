@@ -17,7 +17,7 @@ from ottla.broker.groups.streams.replay import replay
 from ottla.broker.groups.streams.state import Member, MemberState, StreamsGroup
 from ottla.broker.groups.topics import Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
-from ottla.log.machine import Arm, Cancel
+from ottla.log.machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 
@@ -100,26 +100,26 @@ class StreamsGroups:
     def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: Fx) -> None:
         """A member has been heard of."""
         wait = self.number(group_id, "streams.session.timeout.ms")
-        fx.timers.append(Arm((SESSION, group_id, member_id), now_ms + wait))
+        fx.timers.append(ScheduleTimer((SESSION, group_id, member_id), now_ms + wait))
 
     def watch_revocation(self, group_id: str, member: Member, now_ms: int, fx: Fx) -> None:
         """Whoever has tasks to give up has its rebalance timeout for it."""
         key = (REBALANCE, group_id, member.id)
         revoking = member.state is MemberState.UNREVOKED_TASKS
-        fx.timers.append(Arm(key, now_ms + member.rebalance_timeout_ms) if revoking else Cancel(key))
+        fx.timers.append(ScheduleTimer(key, now_ms + member.rebalance_timeout_ms) if revoking else CancelTimer(key))
 
     def await_members(self, group: StreamsGroup, now_ms: int, fx: Fx) -> None:
         """An empty group is joined: others may come in the next moment, so its first target waits for them."""
         wait = self.number(group.id, "streams.initial.rebalance.delay.ms")
         if not group.members and wait > 0 and group.id not in self.delayed:
             self.delayed.add(group.id)
-            fx.timers.append(Arm((DELAY, group.id), now_ms + wait))
+            fx.timers.append(ScheduleTimer((DELAY, group.id), now_ms + wait))
 
     def forget_delay(self, group_id: str, fx: Fx) -> None:
         """The group goes: nobody is waited for any more."""
         if group_id in self.delayed:
             self.delayed.discard(group_id)
-            fx.timers.append(Cancel((DELAY, group_id)))
+            fx.timers.append(CancelTimer((DELAY, group_id)))
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session, and its time to give up, before it again."""
@@ -137,4 +137,4 @@ class StreamsGroups:
         fx.records.append(
             sr.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)
         )
-        fx.timers += [Cancel((SESSION, group.id, member_id)), Cancel((REBALANCE, group.id, member_id))]
+        fx.timers += [CancelTimer((SESSION, group.id, member_id)), CancelTimer((REBALANCE, group.id, member_id))]

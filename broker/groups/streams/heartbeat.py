@@ -25,7 +25,7 @@ from ottla.broker.groups.streams.state import LEAVING, NOTHING, Held, Member, St
 from ottla.broker.groups.streams.status import Status
 from ottla.broker.groups.streams.target import INTERVAL, plan, rows_of, written
 from ottla.broker.groups.streams.topology import Topology, from_request
-from ottla.log.machine import Reply
+from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 
@@ -45,7 +45,7 @@ def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: Call) ->
         ProtocolError: a refusal, which is the answer then.
     """
     beaten = Beaten(hb.StreamsGroupHeartbeatResponse())
-    fx = Fx(replies=[Reply(ticket, beaten)])
+    fx = Fx(replies=[RequestReply(ticket, beaten)])
     if call.request.member_epoch == LEAVING:
         _leave(groups, call, beaten, fx)
     else:
@@ -122,7 +122,7 @@ class _Beat:
             finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
         else:
             todo = plan(group, epoch, updated, configured, configs, self._now_ms)
-            fx.follow(written(todo, updated.id, finish), rows_of(todo))
+            fx.continue_with(written(todo, updated.id, finish), rows_of(todo))
 
     def _tell(self, status: Status, detail: str) -> None:
         self._status.append(hb.Status(status, detail))

@@ -115,4 +115,4 @@ def _assign_late(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: Fx
         return
     if group.is_time(groups.number(group.id, INTERVAL), now_ms):
         todo = plan(group, group.epoch, None, configured, group.configs, now_ms)
-        fx.follow(written(todo, None, lambda *_: None), rows_of(todo))
+        fx.continue_with(written(todo, None, lambda *_: None), rows_of(todo))

@@ -21,9 +21,9 @@ from ottla.broker.server.dispatch import Answer, Context, Route, guarding, handl
 from ottla.broker.server.peer import Peer
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.budget import Budget
+from ottla.wire.budget import DecodeBudget
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.framing import Request, parse_request, response_slices
+from ottla.wire.framing import RequestFrame, encode_response_job, parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.schema import Message
@@ -93,7 +93,9 @@ async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResp
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if request.key is ApiKey.DESCRIBE_QUORUM else ErrorCode.NOT_CONTROLLER
     if await context.turn.through(telling(answer, moved)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
-    chunks = await context.turn.through(response_slices(request.key, request.version, request.correlation_id, answer))
+    chunks = await context.turn.through(
+        encode_response_job(request.key, request.version, request.correlation_id, answer)
+    )
     return EnvelopeResponse(b"".join(chunks)[_SIZE_BYTES:])
 
 
@@ -103,7 +105,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
     try:
         if raw[:2] != _PRINCIPAL_VERSION:
             raise WireError("a principal of another version")
-        principal = compiler.decode_whole(DefaultPrincipalData, 0, raw[2:])
+        principal = compiler.decode_exact(DefaultPrincipalData, 0, raw[2:])
     except WireError as error:
         raise ProtocolError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
     if len(envelope.client_host_address) not in (4, 16):
@@ -115,7 +117,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
     return peer
 
 
-def _inside(context: Context, data: bytes) -> tuple[Request, Route]:
+def _inside(context: Context, data: bytes) -> tuple[RequestFrame, Route]:
     """The request inside, and how it is answered here."""
     try:
         request = parse_request(memoryview(data))
@@ -129,13 +131,15 @@ def _inside(context: Context, data: bytes) -> tuple[Request, Route]:
     return request, route
 
 
-async def _body(context: Context, request: Request) -> Any:
+async def _body(context: Context, request: RequestFrame) -> Any:
     """The request's body, within a budget and in slices where it is large."""
     cls, size_bytes = request_class(request.key), len(request.frame)
     try:
         if not is_large(request.key, size_bytes):
-            return compiler.decode(cls, request.version, request.frame, request.body)[0]
-        steps = compiler.decode_slices(cls, request.version, request.frame, request.body, Budget(size_bytes))
+            return compiler.decode(cls, request.version, request.frame, request.body_position)[0]
+        steps = compiler.decode_job(
+            cls, request.version, request.frame, request.body_position, DecodeBudget(size_bytes)
+        )
         return (await context.turn.through(steps))[0]
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

@@ -11,7 +11,7 @@ from typing import Any
 from ottla.peers.client import ClusterClient
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec
-from ottla.wire.framing import Request, parse_request, response_chunks
+from ottla.wire.framing import RequestFrame, encode_response, parse_request
 from ottla.wire.messages import metadata
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.schema import Message
@@ -37,7 +37,7 @@ class Wire:
     def __init__(self, handlers: dict[ApiKey, Handler], piece_bytes: int = 1 << 30) -> None:
         self.handlers, self.piece_bytes = handlers, piece_bytes
         self.ready = b""
-        self.asked: list[Request] = []
+        self.asked: list[RequestFrame] = []
         self.largest_buffer_bytes = 0
         self.closed = False
 
@@ -46,10 +46,10 @@ class Wire:
         assert struct.unpack(">i", raw[:4]) == (len(raw) - 4,)
         request = parse_request(memoryview(raw)[4:])
         self.asked.append(request)
-        body = compiler.decode(request_class(request.key), request.version, request.frame, request.body)[0]
+        body = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
         answer = self.handlers[request.key](body, request.version)
         if isinstance(answer, Message):
-            answer = b"".join(response_chunks(request.key, request.version, request.correlation_id, answer))
+            answer = b"".join(encode_response(request.key, request.version, request.correlation_id, answer))
         self.ready += answer or b""
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:

@@ -302,7 +302,7 @@ def fetched(raw: bytes, error: int = 0, partition_error: int = 0) -> Handler:
 
 
 def test_what_is_fetched_are_records_from_the_offset_on() -> None:
-    raw = r.build([r.NewRecord(b"k%d" % i, b"v") for i in range(5)], base_offset=10)
+    raw = r.build_batch([r.NewRecord(b"k%d" % i, b"v") for i in range(5)], base_offset=10)
     seen: list[Any] = []
     handler = fetched(raw)
     brokers = Brokers(fetch=lambda request, version: (seen.append((request, version)), handler(request, version))[1])
@@ -343,14 +343,14 @@ def test_after_a_refusal_the_leader_is_asked_for_again() -> None:
 
 
 def test_control_batches_and_what_is_cut_off_are_left_out() -> None:
-    one = r.build([r.NewRecord(b"a", b"v")])
-    marker = r.build([r.NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=1, attributes=CONTROL_BIT)
-    two = r.build([r.NewRecord(b"b", b"v")], base_offset=2)
+    one = r.build_batch([r.NewRecord(b"a", b"v")])
+    marker = r.build_batch([r.NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=1, attributes=CONTROL_BIT)
+    two = r.build_batch([r.NewRecord(b"b", b"v")], base_offset=2)
     assert [x.key for x in decode_records(one + marker + two + two[:-1], 0)] == [b"a", b"b"]
 
 
 def test_a_bad_checksum_is_told() -> None:
-    raw = bytearray(r.build([r.NewRecord(b"a", b"v")], base_offset=6))
+    raw = bytearray(r.build_batch([r.NewRecord(b"a", b"v")], base_offset=6))
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC in the batch at offset 6"):
         list(decode_records(raw, 0))

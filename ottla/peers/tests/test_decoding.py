@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.peers.decoding import read
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
+from ottla.wire.control import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 
 def laid(*steps: tuple[str, int]) -> bytes:
@@ -13,13 +13,13 @@ def laid(*steps: tuple[str, int]) -> bytes:
     out = b""
     for offset, (what, pid) in enumerate(steps):
         if what in ("abort", "commit"):
-            kind = ControlType.ABORT if what == "abort" else ControlType.COMMIT
-            raw = bytearray(end_of_transaction(TxnEnd(kind, 0), pid, 0, 5))
+            kind = ControlRecordType.ABORT if what == "abort" else ControlRecordType.COMMIT
+            raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), pid, 0, 5))
         else:
             attributes = b.TRANSACTIONAL_BIT if what == "data" else 0
             whose = {"producer_id": pid, "producer_epoch": 0, "base_sequence": 0}
-            raw = bytearray(r.build([r.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **whose))
-        b.stamp(raw, 0, offset, 0)
+            raw = bytearray(r.build_batch([r.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **whose))
+        b.set_offset_and_epoch(raw, 0, offset, 0)
         out += bytes(raw)
     return out
 

@@ -28,10 +28,10 @@ def test_a_transactions_records_are_told_in_words() -> None:
 
 
 def test_a_tombstone_and_a_record_nobody_knows_are_told_as_such() -> None:
-    gone = r.build([r.NewRecord(b"\0\0\0\1x", None, 1)])
+    gone = r.build_batch([r.NewRecord(b"\0\0\0\1x", None, 1)])
     assert contents(gone) == [{"id": "x", "transaction": None}]
-    newer = r.build([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
+    newer = r.build_batch([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
     rows = [row for row in segment_rows(newer, TOPIC, deep=True) if row["kind"] == "record"]
     assert rows[0].get("content") is None
-    damaged = r.build([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
+    damaged = r.build_batch([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
     assert "unreadable" in contents(damaged)[0]

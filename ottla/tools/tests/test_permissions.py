@@ -35,7 +35,7 @@ def formatted(where: Path) -> Path:
     data = where / "data"
     scram = "SCRAM-SHA-512=[name=admin,password=geheim]"
     assert format_run(["-t", CLUSTER, "--data-dir", str(data), "--standalone", "--add-scram", scram]) == 0
-    identity = LogDirectory(RealDisk(), str(data)).read_identity()
+    identity = LogDirectory(RealDisk(), str(data)).read_meta_properties()
     assert identity is not None
     store = MetadataStore(RealDisk(), str(data), identity, 0)
     store.log.roll(0) if store.log.log_end_offset else None

@@ -9,7 +9,7 @@ from ottla.controller.snapshots import Snapshot, snapshot_bytes
 from ottla.tools.dump import segment_rows, shown
 from ottla.tools.trace import lines_of
 from ottla.wire.apis import ApiKey
-from ottla.wire.framing import request_frame
+from ottla.wire.framing import encode_request
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import create_delegation_token as cd
@@ -94,7 +94,7 @@ def test_a_conversation_shows_no_tokens_hmac() -> None:
 
 
 def test_a_conversation_shows_nothing_of_what_lies_in_an_envelope() -> None:
-    renew = request_frame(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
+    renew = encode_request(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
     lines = list(lines_of(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
     lines += lines_of(EnvelopeResponse(b"a-secret"), 0)
     assert "secret" not in "".join(lines)

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.cli import dump
 from ottla.log.recovery import create_log
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
-from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.log.settings import LogConfig
+from ottla.log.validate import AppendOrigin
+from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.tools.verify import problems_of
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -23,20 +23,20 @@ NOW = 1_800_000_000_000
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
     """A partition with several segments, indexes, aborted transactions and snapshots, stopped cleanly."""
-    settings = LogSettings(segment_bytes=4000, index_interval_bytes=200)
+    settings = LogConfig(segment_bytes=4000, index_interval_bytes=200)
     log = create_log(RealDisk(), str(tmp_path / "t-0"), "t", 0, bytes(16), settings, NOW)
     for number in range(60):
         transactional = number % 3 == 0
         more = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 5, "producer_epoch": 0, "base_sequence": number // 3}
         items = [r.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
         if transactional:
-            data = bytearray(r.build(items[:1], **more))  # type: ignore[arg-type]
-            log.append_as_leader(data, 0, NOW, txn=Txn(NOT_NEEDED))
+            data = bytearray(r.build_batch(items[:1], **more))  # type: ignore[arg-type]
+            log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
             marker = r.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
             control = {**more, "attributes": b.TRANSACTIONAL_BIT | b.CONTROL_BIT, "base_sequence": -1}
-            log.append_as_leader(bytearray(r.build([marker], **control)), 0, NOW, Origin.COORDINATOR)  # type: ignore[arg-type]
+            log.append_as_leader(bytearray(r.build_batch([marker], **control)), 0, NOW, AppendOrigin.COORDINATOR)  # type: ignore[arg-type]
         else:
-            log.append_as_leader(bytearray(r.build(items)), 0, NOW)
+            log.append_as_leader(bytearray(r.build_batch(items)), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     log.close()
     assert len(log.segments) > 2
@@ -78,7 +78,7 @@ def test_every_single_flipped_bit_is_told(partition: Path, suffix: str) -> None:
 
 def test_a_batch_is_named_with_its_place(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = min(partition.glob("*.log"))
-    position, header = list(b.iterate(path.read_bytes()))[3]
+    position, header = list(b.iterate_batches(path.read_bytes()))[3]
     flip(path, position + 65)
     assert dump.run(["--verify", str(path)]) == 1
     assert f"batch of offset {header.base_offset} at {position}: bad CRC" in capsys.readouterr().out
