@@ -21,15 +21,15 @@ from ottla.controller.config_keys import (
     TOPIC_KEYS,
     VALIDATE_RECORDS,
     ConfigKey,
-    all_meant,
     broker_key,
+    canonical_values,
     synonyms_of,
     topic_key,
-    usable,
+    valid_canonical_value,
 )
-from ottla.controller.image import RESOURCE_TOPIC, Image
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
-from ottla.controller.raft.node import Timeouts
+from ottla.controller.image import RESOURCE_TOPIC, MetadataImage
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.node import QuorumTimeouts
 from ottla.log.java_properties import MalformedProperties, load_settings
 from ottla.log.settings import LogConfig
 from ottla.wire.compression import CompressionType
@@ -99,7 +99,7 @@ class NodeConfig:
     _current_of: tuple[Mapping[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.values = all_meant(self.values)
+        self.values = canonical_values(self.values)
 
     def text(self, name: str) -> str:
         """A setting's effective text."""
@@ -237,7 +237,7 @@ class NodeConfig:
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
-    def quorum(self, *ports: int, kept: Sequence[Endpoint] = ()) -> QuorumConfig:
+    def quorum(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
         """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order.
 
         ``kept``: where it was before, as its data directory has it; still the same place, it keeps its words for it.
@@ -248,13 +248,13 @@ class NodeConfig:
         return QuorumConfig(
             listener,
             tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
-            tuple((v.id, Endpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
+            tuple((v.id, ListenerEndpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
             at.bootstrap_of(values),
-            Timeouts(**times, fetch_bytes=self.number("controller.quorum.fetch.max.bytes")),
+            QuorumTimeouts(**times, fetch_bytes=self.number("controller.quorum.fetch.max.bytes")),
             self.flag(at.AUTO_JOIN),
         )
 
-    def _controller_endpoint(self, bound: Address, port: int, kept: Sequence[Endpoint]) -> Endpoint:
+    def _controller_endpoint(self, bound: Address, port: int, kept: Sequence[ListenerEndpoint]) -> ListenerEndpoint:
         """As others reach it (R241): advertised, else bound, else as the voters' setting has it."""
         if bound.port == 0:
             for before in kept:
@@ -263,19 +263,19 @@ class NodeConfig:
         told = next((x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name == bound.name), bound)
         own = next((v for v in at.voters_of(self.values) if v.id == self.node_id), None)
         if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_names(self.values)[0]:
-            return Endpoint(bound.name, own.host, own.port)
+            return ListenerEndpoint(bound.name, own.host, own.port)
         reachable = self._reachable(told, port)
-        return Endpoint(reachable.name, reachable.host, reachable.port)
+        return ListenerEndpoint(reachable.name, reachable.host, reachable.port)
 
     # ------------------------------------------------------------------ as it stands now
 
-    def dynamic(self, image: Image) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def dynamic(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the valid dynamic settings of this broker and of all brokers."""
         if self._dynamic is None:
             self._dynamic = DynamicConfig(self.node_id, self.static)
         return self._dynamic.applied(image)
 
-    def current(self, image: Image, name: str) -> str | None:
+    def current(self, image: MetadataImage, name: str) -> str | None:
         """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
 
         A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
@@ -293,15 +293,15 @@ class NodeConfig:
         for source in (*dynamic, self.values, self._own_defaults(), _DEFAULTS):
             for other, unit in names:
                 value = source.get(other)
-                text = None if value is None else usable(broker_key(other), value)
+                text = None if value is None else valid_canonical_value(broker_key(other), value)
                 if text is not None:
                     return text if unit == 1 else str(max(int(text) * unit, -1))
         return None
 
-    def topic_text(self, image: Image, topic: str, key: ConfigKey) -> str | None:
+    def topic_text(self, image: MetadataImage, topic: str, key: ConfigKey) -> str | None:
         """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
-        text = None if own is None else usable(key, own)
+        text = None if own is None else valid_canonical_value(key, own)
         if text is not None:
             return text
         if own is not None:
@@ -309,7 +309,7 @@ class NodeConfig:
         text = key.default if key.broker_key is None else self.current(image, key.broker_key)
         return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
-    def log_settings(self, image: Image, topic: str) -> LogConfig:
+    def log_settings(self, image: MetadataImage, topic: str) -> LogConfig:
         """A topic's settings, typed for its log."""
 
         def get(name: str) -> str:

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ottla.controller.broker_keys import BROKER_KEYS, PER_BROKER, STORES
+from ottla.controller.broker_keys import BROKER_KEYS, KEYSTORE_KEY_PATTERN, PER_BROKER_KEYS
 from ottla.controller.config_keys import broker_key, check_value, synonyms_of
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 
 logger = logging.getLogger("ottla.config")
@@ -52,9 +52,9 @@ def applicable(values: Values, *, per_broker: bool) -> dict[str, str]:
     out = {}
     for name, value in values.items():
         known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
-        if known is not None and (not known.dynamic or STORES.match(name)):
+        if known is not None and (not known.is_dynamic or KEYSTORE_KEY_PATTERN.match(name)):
             continue
-        if not per_broker and known is not None and name in PER_BROKER:
+        if not per_broker and known is not None and name in PER_BROKER_KEYS:
             continue
         key = broker_key(name)
         if key is not None and check_value(key, value) is not None:
@@ -75,7 +75,7 @@ class DynamicConfig:
         self._stored: tuple[Values, Values] = {}, {}
         self._applied: tuple[Values, Values] = {}, {}
 
-    def applied(self, image: Image) -> tuple[Values, Values]:
+    def applied(self, image: MetadataImage) -> tuple[Values, Values]:
         """Return the settings in force of this broker, and of all brokers."""
         own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
         if not (_is_same(own, self._seen[0]) and _is_same(everyone, self._seen[1])):
@@ -92,12 +92,15 @@ class DynamicConfig:
             if not (stored[0].keys() | stored[1].keys()) - _IN_NO_RULE:
                 self._applied = stored
                 continue
-            from ottla.controller.broker_rules import InvalidSetting, check_together  # few clusters have such settings
+            from ottla.controller.broker_rules import (
+                InvalidBrokerConfig,
+                check_combinations,
+            )  # few clusters have such settings
 
             merged = override(override(self._static, stored[1]), stored[0])
             try:
-                check_together(merged, merged.get("cordoned.log.dirs", "").split(","))
-            except (InvalidSetting, ValueError) as error:
+                check_combinations(merged, merged.get("cordoned.log.dirs", "").split(","))
+            except (InvalidBrokerConfig, ValueError) as error:
                 _log_refused(level, str(error))
                 continue
             self._applied = stored

@@ -24,7 +24,7 @@ from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.storage import Storage, WrongDirectory
 from ottla.broker.server.listening import CannotListen, Listening
 from ottla.broker.upkeep.supervise import raise_alone
-from ottla.controller.delta import Delta
+from ottla.controller.delta import MetadataDelta
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import MetaProperties
 from ottla.world import logs
@@ -120,7 +120,7 @@ class Node:
     async def _open(self, made: Parts, ground: trio.Nursery) -> None:
         """Open what is there, and follow the metadata from here on."""
         image = made.controller.image
-        made.applier.publish(image, Delta.everything(image))
+        made.applier.publish(image, MetadataDelta.from_empty(image))
         made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
         await made.open(image)
         ground.start_soon(made.applier.run)

@@ -39,10 +39,10 @@ from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt, supervise
 from ottla.controller.config_keys import AUDIT_LOG, METRICS_LISTENER, SCRUB_RATE
-from ottla.controller.decision import Defaults
-from ottla.controller.delta import Delta
-from ottla.controller.driver import Controller
-from ottla.controller.image import Image
+from ottla.controller.decision import ControllerDefaults
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.driver import QuorumController
+from ottla.controller.image import MetadataImage
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import MetaProperties
 from ottla.world.env import FOREVER_S, Env
@@ -86,10 +86,10 @@ class Parts:
         quorum = quorum._replace(access=self._to_controllers)
         self.storage = storage
         fail = losses.fail
-        defaults = Defaults(
-            config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
+        defaults = ControllerDefaults(
+            config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
         )
-        self.controller = Controller(env, storage.metadata, identity, defaults, fail, quorum)
+        self.controller = QuorumController(env, storage.metadata, identity, defaults, fail, quorum)
         self.controller.load()
         self.cache = MetadataCache(config, identity.cluster_id, lambda: self.controller.kraft_version)
         self.timers, self.purgatory = Timers(env), Purgatory(env)
@@ -136,10 +136,10 @@ class Parts:
 
     async def enrol(self) -> None:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
-        await self.controller.ready()
+        await self.controller.wait_ready()
         await self.lifecycle.register()
 
-    async def open(self, image: Image) -> None:
+    async def open(self, image: MetadataImage) -> None:
         """Open what lies in the directories; then moves between them go on.
 
         Raises:
@@ -234,7 +234,7 @@ class Parts:
             from ottla.broker.telemetry.telemetry import Telemetry
 
             made = self._telemetry = Telemetry(self._env, bool(self._config.values.get(METRICS_LISTENER)))
-            made.publish(self.controller.image, Delta.everything(self.controller.image))
+            made.publish(self.controller.image, MetadataDelta.from_empty(self.controller.image))
             self.controller.listeners.append(made.publish)
         return self._telemetry
 
@@ -252,7 +252,7 @@ class Parts:
         await self._joined.wait()
         await self.watch().run()
 
-    def _notice(self, image: Image, delta: Delta) -> None:
+    def _notice(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if any(broker_id != self._config.node_id for broker_id in delta.brokers):
             self._joined.set()
 
@@ -328,7 +328,7 @@ class Parts:
         out, controller = Metering(), self.controller
         made: list[Quotas] = []
 
-        def publish(image: Image, delta: Delta) -> None:
+        def publish(image: MetadataImage, delta: MetadataDelta) -> None:
             if any(about[0] == "quota" for about in delta.others):
                 if not made:
                     from ottla.broker.auth.quotas import Quotas
@@ -338,7 +338,7 @@ class Parts:
                 out.quotas = made[0] if made[0].is_on else None
                 out.times_requests = made[0].times_requests
 
-        publish(controller.image, Delta.everything(controller.image))
+        publish(controller.image, MetadataDelta.from_empty(controller.image))
         controller.listeners.append(publish)
         return out
 
@@ -349,7 +349,7 @@ class Parts:
         from ottla.broker.auth.authorizer import Authorizer
 
         made, controller = Authorizer.of(self._config), self.controller
-        made.publish(controller.image, Delta.everything(controller.image))
+        made.publish(controller.image, MetadataDelta.from_empty(controller.image))
         controller.listeners.append(made.publish)
         return made
 

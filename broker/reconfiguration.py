@@ -15,14 +15,14 @@ from ottla.broker.addresses import BadConfig
 from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import override
 from ottla.broker.turn import Steps
-from ottla.controller.broker_keys import BROKER_KEYS, PER_BROKER, STORES
-from ottla.controller.broker_rules import CORDONED, BrokerSettings, InvalidSetting, check_together
+from ottla.controller.broker_keys import BROKER_KEYS, KEYSTORE_KEY_PATTERN, PER_BROKER_KEYS
+from ottla.controller.broker_rules import CORDONED_LOG_DIRS, BrokerConfigValues, InvalidBrokerConfig, check_combinations
 from ottla.controller.config_keys import TOPIC_KEYS, broker_key, check_value
 from ottla.controller.config_values import base_name
-from ottla.controller.decision import PAUSE_EVERY
-from ottla.controller.image import Image
+from ottla.controller.decision import YIELD_EVERY
+from ottla.controller.image import MetadataImage
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
-from ottla.controller.known_classes import NAMED_CLASSES
+from ottla.controller.known_classes import STARTUP_CLASSES_BY_KEY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 Values = Mapping[str, str]
@@ -39,7 +39,7 @@ _NETWORK_THREADS = "num.network.threads"
 _CLEANER_THREADS = "log.cleaner.threads"
 _LIMITS = ("max.connections", "max.connection.creation.rate")
 _REPORTERS = "metric.reporters"
-_LOG_KEYS = frozenset(key.broker_key for key in TOPIC_KEYS.values() if key.broker_key) | {CORDONED}
+_LOG_KEYS = frozenset(key.broker_key for key in TOPIC_KEYS.values() if key.broker_key) | {CORDONED_LOG_DIRS}
 _CLEANER_KEYS = frozenset(
     (
         "log.cleaner.threads",
@@ -69,7 +69,7 @@ class Change(NamedTuple):
         return frozenset(k for k in {**self.old, **self.new} if self.old.get(k) != self.new.get(k))
 
 
-def check_change(config: NodeConfig, image: Image, name: str, stored: Values) -> Steps[None]:
+def check_change(config: NodeConfig, image: MetadataImage, name: str, stored: Values) -> Steps[None]:
     """Check what would be stored for this broker, or with an empty name for all brokers, in steps.
 
     Raises:
@@ -79,16 +79,16 @@ def check_change(config: NodeConfig, image: Image, name: str, stored: Values) ->
         yield from _check_names(name, stored)
         change = _change(config, image, name, stored)
         directories = [*config.data_dirs, *addresses.listed(config.values, "log.dirs")]
-        check_together(change.new, directories)
+        check_combinations(change.new, directories)
         _check_listeners(change)
         for wrong in _refused(change):
             why = f"Invalid value org.apache.kafka.common.config.ConfigException: {wrong}"
-            raise InvalidSetting(f"{why} for configuration Invalid dynamic configuration")
-    except InvalidSetting as error:
+            raise InvalidBrokerConfig(f"{why} for configuration Invalid dynamic configuration")
+    except InvalidBrokerConfig as error:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _change(config: NodeConfig, image: Image, name: str, stored: Values) -> Change:
+def _change(config: NodeConfig, image: MetadataImage, name: str, stored: Values) -> Change:
     own, everyone = config.dynamic(image)
     old = override(override(config.static, everyone), own)
     if name:
@@ -105,26 +105,26 @@ def _names(names: list[str]) -> str:
 def _check_names(name: str, stored: Values) -> Steps[None]:
     """``DynamicBrokerConfig.validateConfigs``: which settings may be changed here, and their values."""
     known = {**BROKER_KEYS, **INTERNAL_BROKER_KEYS}
-    fixed = [k for k in stored if k in known and not known[k].dynamic]
+    fixed = [k for k in stored if k in known and not known[k].is_dynamic]
     if fixed:
-        raise InvalidSetting(f"Cannot update these configs dynamically: {_names(fixed)}")
-    bare = [k for k in stored if k in BROKER_KEYS and STORES.match(k)]
+        raise InvalidBrokerConfig(f"Cannot update these configs dynamically: {_names(fixed)}")
+    bare = [k for k in stored if k in BROKER_KEYS and KEYSTORE_KEY_PATTERN.match(k)]
     if bare:
         why = "These security configs can be dynamically updated only per-listener using the listener prefix"
-        raise InvalidSetting(f"{why}: {_names(bare)}")
+        raise InvalidBrokerConfig(f"{why}: {_names(bare)}")
     by_base = {base_name(k): k for k in stored}
     for number, base in enumerate((*QUOTA_KEYS, *BROKER_KEYS, *(k for k in by_base if k not in BROKER_KEYS)), 1):
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
         key = broker_key(by_base[base]) if base in by_base else None
         wrong = None if key is None else check_value(key, stored[by_base[base]])
         if wrong is not None:
-            raise InvalidSetting(wrong)
+            raise InvalidBrokerConfig(wrong)
     shared = (*_LIMITS, _NETWORK_THREADS)
-    own = [k for k in stored if k in PER_BROKER or (base_name(k) != k and base_name(k) not in shared)]
+    own = [k for k in stored if k in PER_BROKER_KEYS or (base_name(k) != k and base_name(k) not in shared)]
     if own and not name:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
-        raise InvalidSetting(f"{why}: {_names(own)}")
+        raise InvalidBrokerConfig(f"{why}: {_names(own)}")
 
 
 def _check_listeners(change: Change) -> None:
@@ -133,29 +133,29 @@ def _check_listeners(change: Change) -> None:
         listeners = change.new.get(addresses.LISTENERS, "")
         for text in listeners.split(","):
             if "://" not in text:
-                raise InvalidSetting(f"Unable to parse a listener name from {text}")
-        raise InvalidSetting("listeners cannot be changed while the broker runs")
+                raise InvalidBrokerConfig(f"Unable to parse a listener name from {text}")
+        raise InvalidBrokerConfig("listeners cannot be changed while the broker runs")
     if addresses.MAP not in change.changed:
         return
     try:
         protocols = addresses.protocols_of(change.new)
     except BadConfig as error:
-        raise InvalidSetting(str(error)) from None
+        raise InvalidBrokerConfig(str(error)) from None
     for name, protocol in change.listeners.items():
         if name not in protocols:
-            raise InvalidSetting(f"No security protocol defined for listener {name}")
+            raise InvalidBrokerConfig(f"No security protocol defined for listener {name}")
         if protocols[name] != protocol:
             why = f"Security protocol cannot be updated for existing listener ListenerName({name})"
             wrapped = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
-            raise InvalidSetting(f"{wrapped} for configuration Invalid dynamic configuration")
+            raise InvalidBrokerConfig(f"{wrapped} for configuration Invalid dynamic configuration")
 
 
 def _refused(change: Change) -> Iterator[str]:
     """Generate the messages of the parts that cannot be reconfigured so."""
     changed = change.changed
-    old, new = BrokerSettings(change.old), BrokerSettings(change.new)
+    old, new = BrokerConfigValues(change.old), BrokerConfigValues(change.new)
     yield from _listener_limits(change)
-    if _REPORTERS in changed and not set(new.elements(_REPORTERS)) <= set(NAMED_CLASSES[_REPORTERS]):
+    if _REPORTERS in changed and not set(new.elements(_REPORTERS)) <= set(STARTUP_CLASSES_BY_KEY[_REPORTERS]):
         names = ", ".join(k for k in change.new if k in changed)
         yield (
             f"Validation of dynamic config update of Set({names}) failed with class "
@@ -187,9 +187,9 @@ def _listener_limits(change: Change) -> Iterator[str]:
             yield from _threads(_NETWORK_THREADS, old.number(_NETWORK_THREADS), new.number(_NETWORK_THREADS))
 
 
-def _of_listener(values: Values, prefix: str) -> BrokerSettings:
+def _of_listener(values: Values, prefix: str) -> BrokerConfigValues:
     own = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
-    return BrokerSettings({**values, **own})
+    return BrokerConfigValues({**values, **own})
 
 
 def _threads(name: str, old: int, new: int) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _cleaner_threads(old: int, new: int) -> Iterator[str]:
         yield f"Log cleaner threads cannot be increased to more than double the current value {old}"
 
 
-def _local_retention(new: BrokerSettings) -> Iterator[str]:
+def _local_retention(new: BrokerConfigValues) -> Iterator[str]:
     """``DynamicLogConfig``."""
     times = "log.retention.ms", max(new.milliseconds("log.retention.ms"), _ALL)
     sizes = "log.retention.bytes", new.number("log.retention.bytes")

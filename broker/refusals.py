@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ottla.broker.turn import Steps
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
@@ -77,7 +77,7 @@ def refusing(request: Any, version: int, code: ErrorCode, message: str | None = 
 
 def refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
     """As `refusing`, at once."""
-    return at_once(refusing(request, version, code, message))
+    return run_to_end(refusing(request, version, code, message))
 
 
 def _beside(request: Any, name: str) -> Any:
@@ -250,4 +250,4 @@ def telling(answer: Message, code: ErrorCode) -> Steps[bool]:
 
 def tells(answer: Message, code: ErrorCode) -> bool:
     """As `telling`, at once: for answers that are never long."""
-    return at_once(telling(answer, code))
+    return run_to_end(telling(answer, code))

@@ -17,7 +17,7 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.broker.unpacking import Unpackings
-from ottla.controller.driver import Controller
+from ottla.controller.driver import QuorumController
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Services:
     config: NodeConfig
     metadata: MetadataCache
     admin: Admin
-    controller: Controller
+    controller: QuorumController
     """The controller in this process, for what is asked about the quorum itself."""
     replicas: Replicas
     making: Making

@@ -22,8 +22,8 @@ from ottla.broker.server.listening import Listening
 from ottla.broker.server.observer import Counts, observer_of
 from ottla.broker.services import Services
 from ottla.broker.upkeep.supervise import supervise
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
     from ottla.broker.auth.scram import TokenOf
     from ottla.broker.server.admission import Admission
-    from ottla.controller.delta import Listener as Follower
+    from ottla.controller.delta import MetadataListener as Follower
     from ottla.world.env import Listener
 
 LIMIT, BY_ADDRESS = "max.connection", "connection_creation_rate"
@@ -65,7 +65,7 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
     if not made.services.config.alone:
         registration = made.registration()
-        registration.publish(made.controller.image, Delta.everything(made.controller.image))
+        registration.publish(made.controller.image, MetadataDelta.from_empty(made.controller.image))
         made.controller.listeners.append(registration.publish)
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
 
@@ -110,7 +110,7 @@ def _limit(env: Env, made: Parts, listeners: Mapping[str, Acceptor], protected: 
     limiting: list[Admission] = []
     own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
 
-    def publish(image: Image, delta: Delta) -> None:
+    def publish(image: MetadataImage, delta: MetadataDelta) -> None:
         is_new = any(about[0] == "quota" and about[2] == BY_ADDRESS for about in delta.others)
         if is_new or not delta.configs.isdisjoint(own):
             set_now = (key for at in own for key in image.config(*at))
@@ -128,12 +128,12 @@ def _limit(env: Env, made: Parts, listeners: Mapping[str, Acceptor], protected: 
     if any(LIMIT in key for key in config.values):
         begin()
         limiting[0].publish(image)
-    publish(image, Delta.everything(image))
+    publish(image, MetadataDelta.from_empty(image))
     made.controller.listeners.append(publish)
 
 
 def _renew_certificates(
-    config: NodeConfig, listeners: Mapping[str, Listener], followers: list[Follower], image: Image
+    config: NodeConfig, listeners: Mapping[str, Listener], followers: list[Follower], image: MetadataImage
 ) -> None:
     """Hear of other stores that are set for a listener with TLS; ``image``: what was set before this start."""
     secured = {name: x for name, x in listeners.items() if config.protocol(name).endswith("SSL")}
@@ -141,7 +141,7 @@ def _renew_certificates(
         from ottla.broker.auth.renewal import Renewable, Renewal
 
         renewal = Renewal(config, cast("dict[str, Renewable]", secured))
-        renewal.publish(image, Delta.everything(image))
+        renewal.publish(image, MetadataDelta.from_empty(image))
         followers.append(renewal.publish)
 
 

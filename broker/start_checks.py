@@ -26,8 +26,8 @@ def check_cordoned(config: NodeConfig) -> None:
 
     try:
         directories = [*config.data_dirs, *at.listed({"log.dirs": config.data_dir}, "log.dirs")]
-        broker_rules.check_together(config.values, directories)
-    except broker_rules.InvalidSetting as error:
+        broker_rules.check_combinations(config.values, directories)
+    except broker_rules.InvalidBrokerConfig as error:
         raise BadConfig(str(error)) from None
 
 
@@ -50,13 +50,13 @@ def check_values(values: Mapping[str, str]) -> list[str]:
         broker_rules.check_values(values)
         broker_rules.check_listener_values(values, [x.lower() for x in at.protocols_by_listener(values)])
         # Directories may be named on the command line, too: then they are not known here.
-        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED)
-        broker_rules.check_together(values, known)
+        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED_LOG_DIRS)
+        broker_rules.check_combinations(values, known)
         broker_rules.check_classes(values)
-    except broker_rules.InvalidSetting as error:
+    except broker_rules.InvalidBrokerConfig as error:
         raise BadConfig(str(error)) from None
     heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
-    settings = broker_rules.BrokerSettings(values)
+    settings = broker_rules.BrokerConfigValues(values)
     if settings.number(heartbeat) * 2 > settings.number(session):
         warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
     return warnings

@@ -31,7 +31,7 @@ Waiting = Generator[Awaited | None, None, T]
 class Turn:
     """How long somebody has worked since others could.
 
-    ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_over`` says that
+    ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_expired`` says that
     the slice is used up, and ``rest`` lets the others run. Who has a loop of his own says `step` after each round::
 
         for log in logs:

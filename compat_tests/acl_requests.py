@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.schema import Message
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 CLUSTER = (R.CLUSTER, "kafka-cluster")
 T, G, X = (R.TOPIC, "walk"), (R.GROUP, "walkers"), (R.TRANSACTIONAL_ID, "walking")
 NO_TOPIC, NEW_TOPIC = (R.TOPIC, "walks none"), (R.TOPIC, "walking-new")
 NO_GROUP, NEW_GROUP = (R.GROUP, "walkers none"), (R.GROUP, "walkers new")
-Need = tuple[Operation, tuple[Resource, str]]
+Need = tuple[AclOperation, tuple[ResourceType, str]]
 _NAMES = {
     "topic": "walk",
     "name": "walk",

@@ -11,7 +11,7 @@ from typing import Any
 
 from compat_tests.acl_requests import Asked, fill, requests
 from compat_tests.raw import RawClient, until
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.messages import create_acls as ca
@@ -19,13 +19,13 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import describe_acls as ds
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 OWNER, ASKER = "127.0.0.1", "127.0.0.2"
 HOSTS = (OWNER, "0:0:0:0:0:0:0:1")
 """Of who may everything: Kafka's own processes speak to each other by either."""
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
-Rule = tuple[int, Operation, tuple[Resource, str], int, str, str]
+Rule = tuple[int, AclOperation, tuple[ResourceType, str], int, str, str]
 """Permission, operation, resource with its name, pattern, principal, host."""
 EVERYTHING = (R.CLUSTER, R.TOPIC, R.GROUP, R.TRANSACTIONAL_ID)
 IMPLIED = {
@@ -67,8 +67,8 @@ def rules_for(asked: Asked) -> Iterator[tuple[str, list[Rule]]]:
 
 def _rule(
     permission: int,
-    operation: Operation,
-    at: tuple[Resource, str],
+    operation: AclOperation,
+    at: tuple[ResourceType, str],
     pattern: int = LITERAL,
     principal: str = "User:ANONYMOUS",
     host: str = ASKER,
@@ -133,7 +133,7 @@ class Walk:
         until(is_so, 0.003)
 
 
-def _any(resource: Resource) -> str:
+def _any(resource: ResourceType) -> str:
     return "kafka-cluster" if resource is R.CLUSTER else "*"
 
 

@@ -6,11 +6,11 @@ from compat_tests.drawn_settings import BASE, Drawn, decoded, key_of
 from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.start_checks import check_values
 from ottla.cli.settings import configure
-from ottla.controller.broker_rules import InvalidSetting, check_classes
+from ottla.controller.broker_rules import InvalidBrokerConfig, check_classes
 from ottla.controller.config_keys import check_value
 from ottla.controller.config_rules import check_group, check_topic
-from ottla.controller.config_values import meant
-from ottla.controller.known_classes import NAMED_CLASSES
+from ottla.controller.config_values import canonical_value
+from ottla.controller.known_classes import STARTUP_CLASSES_BY_KEY
 from ottla.wire.errors import ProtocolError
 
 STARTS_ALONE = "inter.broker.listener.name must be a listener name defined in advertised.listeners"
@@ -38,7 +38,7 @@ def ours(drawn: Drawn) -> str | list[str]:
         return str(error)
     except ProtocolError as error:
         return error.message or ""
-    return [meant(key_of(drawn.kind, name), value) for name, value in drawn.settings.items()]
+    return [canonical_value(key_of(drawn.kind, name), value) for name, value in drawn.settings.items()]
 
 
 def differs(drawn: Drawn, mine: str | list[str], theirs: str) -> bool:
@@ -56,15 +56,15 @@ def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
     show that (`compat_tests.started_settings`).
     """
     key = key_of(kind, name)
-    if name in (*NAMED_CLASSES, "metrics.recording.level"):
+    if name in (*STARTUP_CLASSES_BY_KEY, "metrics.recording.level"):
         try:
             check_classes({name: value})
-        except InvalidSetting:
+        except InvalidBrokerConfig:
             return True
     return (
         (key.type == "CLASS" and value == "java.lang.String")
-        or (name == "authorizer.class.name" and meant(key, value) not in ("", STANDARD_AUTHORIZER))
-        or (name == "remote.log.storage.system.enable" and meant(key, value) == "true")
+        or (name == "authorizer.class.name" and canonical_value(key, value) not in ("", STANDARD_AUTHORIZER))
+        or (name == "remote.log.storage.system.enable" and canonical_value(key, value) == "true")
         or (name == "listeners" and ":99999" in value)
         or (name == "controller.quorum.voters" and "0.0.0.0" in value)
         or (name == "advertised.listeners" and "//:" in value)

@@ -61,8 +61,8 @@ ELEMENTS = (
 
 def steps_of(rng: random.Random, count: int) -> list[Step]:
     """Drawn changes of settings of a topic, a group, a client-metrics subscription, this broker and all brokers."""
-    dynamic = [n for n, k in BROKER_KEYS.items() if k.dynamic and not any(word in n for word in KEPT_ALIVE)]
-    fixed = [n for n, k in BROKER_KEYS.items() if not k.dynamic and k.default != "<required>"]
+    dynamic = [n for n, k in BROKER_KEYS.items() if k.is_dynamic and not any(word in n for word in KEPT_ALIVE)]
+    fixed = [n for n, k in BROKER_KEYS.items() if not k.is_dynamic and k.default != "<required>"]
     places: tuple[tuple[int, str, str, list[str]], ...] = (
         (2, "t", "topic", list(TABLES["topic"])),
         (32, "g", "group", list(GROUP_KEYS)),

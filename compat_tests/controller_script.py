@@ -15,9 +15,15 @@ from typing import Any
 from compat_tests.kafka_controller import ACTIVATE, ADVANCE, BALANCE, CLUSTER, FENCE_STALE, REPLAY, RESCUE, WHAT, Kafka
 from ottla.controller import elections, heartbeats
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.decision import Decision, Defaults, at_once
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, changed
-from ottla.controller.machine import ControllerMachine
+from ottla.controller.decision import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    merge_partition_change,
+)
+from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.records import decode_record, encode_record
 from ottla.wire import compiler
 from ottla.wire.messages import alter_partition as ap
@@ -68,7 +74,7 @@ class Life:
     def __init__(self, kafka: Kafka, seed: int) -> None:
         self.rng = random.Random(seed)
         self.kafka = kafka
-        self.machine = ControllerMachine(Defaults(), lambda: bytes(16), 0, CLUSTER)
+        self.machine = ControllerStateMachine(ControllerDefaults(), lambda: bytes(16), 0, CLUSTER)
         self.now_ms: float = START_MS
         self.steps = self.changes = 0
         self.cut_short = False
@@ -79,10 +85,10 @@ class Life:
         if levels["eligible.leader.replicas.version"] or self.rng.random() < 0.5:
             self.replay(m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
         kafka.step(ACTIVATE)
-        self.machine.activated(self.now_ms)
+        self.machine.activate(self.now_ms)
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """What both sides know."""
         return self.machine.image
 
@@ -90,7 +96,7 @@ class Life:
         offset = self.image.offset + 1
         for number, record in enumerate(records):
             self.machine.replay(offset + number, decode_record(encode_record(record)))
-        self.machine.appended(offset + len(records) - 1, 1)
+        self.machine.complete_append(offset + len(records) - 1, 1)
         self.machine.publish()
 
     def replay(self, *records: Message) -> None:
@@ -117,7 +123,7 @@ class Life:
             return False
         topic = self.image.topic_by_id(record.topic_id)
         assert topic is not None
-        after = changed(topic.partitions[record.partition_id], record)
+        after = merge_partition_change(topic.partitions[record.partition_id], record)
         return not {-1, *after.replicas}.issuperset((*after.elr, *after.last_known_elr))
 
     def _story(self, last: str) -> str:
@@ -129,9 +135,9 @@ class Life:
         what, version = WHAT[type(request)]
         said = self.kafka.step(what, version, compiler.encode(request, version))
         if isinstance(request, bh.BrokerHeartbeatRequest):
-            self.machine.leases.heard(request.broker_id, request.broker_epoch, self.now_ms)
+            self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
         decided = self.machine.decide(request, version, self.image.offset + 1, self.now_ms)
-        decision = decided if isinstance(decided, Decision) else at_once(decided)
+        decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
         self._same(repr(request), decision.records, said.records)
         ours = decision.response
         assert getattr(ours, "error_code", 0) == said.error, self._story(f"{ours}\nKafka's error {said.error}")
@@ -141,7 +147,7 @@ class Life:
             assert _sorted(fair) == _sorted(theirs), self._story(f"ours   {fair}\nKafka's {theirs}")
         self._taken_in(decision.records)
         if isinstance(request, bh.BrokerHeartbeatRequest) and ours.should_shut_down:
-            self.machine.leases.heard(request.broker_id, request.broker_epoch, self.now_ms)
+            self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
 
     def fence_stale(self) -> None:
         """Brokers that were not heard for a session, until none is left."""
@@ -150,21 +156,27 @@ class Life:
             fenced = [r.broker_id for r in said.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
             if fenced:
                 broker = self.image.brokers[fenced[0]]
-                assert not self.machine.leases.is_live(broker.broker_id, broker.broker_epoch, self.now_ms)
-                assert self.machine.leases.last_heard(broker.broker_id, broker.broker_epoch) is not None
-                decision = at_once(heartbeats.fence(self.image, broker.broker_id, {}))
+                assert not self.machine.heartbeat_tracker.has_valid_session(
+                    broker.broker_id, broker.broker_epoch, self.now_ms
+                )
+                assert self.machine.heartbeat_tracker.last_contact_ms(broker.broker_id, broker.broker_epoch) is not None
+                decision = run_to_end(heartbeats.fence_broker(self.image, broker.broker_id, {}))
                 self._same(f"fence {fenced}", decision.records, said.records)
                 self._taken_in(decision.records)
-                self.machine.leases.end(broker.broker_id, broker.broker_epoch)
+                self.machine.heartbeat_tracker.remove(broker.broker_id, broker.broker_epoch)
             if not said.error:
                 break
-        assert self.machine.leases.stale(self.image, self.now_ms) is None, self._story("ours has a stale broker left")
+        assert self.machine.heartbeat_tracker.next_expired_broker(self.image, self.now_ms) is None, self._story(
+            "ours has a stale broker left"
+        )
 
     def sweep(self, what: int) -> None:
         """Leaders are balanced, or elected uncleanly."""
         said = self.kafka.step(what)
-        steps = (elections.balance if what == BALANCE else elections.rescue)(self.image, {})
-        decision = at_once(steps)
+        steps = (elections.balance_partition_leaders if what == BALANCE else elections.elect_unclean_leaders)(
+            self.image, {}
+        )
+        decision = run_to_end(steps)
         self._same("sweep", decision.records, said.records)
         self._taken_in(decision.records)
 
@@ -242,7 +254,7 @@ class Life:
 
     def make_topic(self) -> None:
         name = f"t{self.rng.randrange(TOPICS)}"
-        live = self.image.unfenced()
+        live = self.image.unfenced_brokers()
         if name in self.image.topics or not live:
             return
         topic_id = self.rng.randbytes(14) + b"\x01\x01"
@@ -265,7 +277,7 @@ class Life:
         )
         self.replay(m.ConfigRecord(RESOURCE_TOPIC, name, key, self.rng.choice(values)))
 
-    def _partition(self) -> tuple[str, bytes, int, Partition] | None:
+    def _partition(self) -> tuple[str, bytes, int, PartitionRegistration] | None:
         if not self.image.topics:
             return None
         topic = self.image.topics[self.rng.choice(sorted(self.image.topics))]
@@ -281,7 +293,7 @@ class Life:
         known = self.image.brokers.get(sender)
         if known is None:
             return
-        live = [i for i in p.replicas if i in self.image.unfenced()]
+        live = [i for i in p.replicas if i in self.image.unfenced_brokers()]
         isr = rng.sample(live, rng.randint(0, len(live))) if rng.random() < 0.5 else live
         if rng.random() < 0.05:
             isr = rng.choice([[*isr, sender], [9], list(p.replicas)])
@@ -351,7 +363,7 @@ class Life:
         """Another controller takes over: what was only in memory is gone."""
         self.told.append("--- a new active controller")
         self.kafka.step(ACTIVATE)
-        self.machine.activated(self.now_ms)
+        self.machine.activate(self.now_ms)
 
 
 def _sorted(answer: Any) -> Any:

@@ -10,9 +10,9 @@ from urllib.parse import quote_plus, unquote_plus
 from compat_tests.odd_values import NEAR
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, broker_key
-from ottla.controller.config_values import BITS
+from ottla.controller.config_values import INTEGER_BITS
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
-from ottla.controller.known_classes import CONSUMER_ASSIGNORS, KNOWN_CLASSES, NAMED_CLASSES
+from ottla.controller.known_classes import CLASSES_BY_KEY, CONSUMER_ASSIGNORS, STARTUP_CLASSES_BY_KEY
 
 Settings = dict[str, str]
 BASE: Settings = {
@@ -276,7 +276,7 @@ def key_of(kind: str, name: str) -> ConfigKey:
 
 
 def _limits(key: ConfigKey) -> Iterator[str]:
-    bits = BITS.get(key.type, 64)
+    bits = INTEGER_BITS.get(key.type, 64)
     ends = [-(2 ** (bits - 1)), 2 ** (bits - 1) - 1, 0]
     low, _, high = key.check.partition(",")[0].partition("..")
     ends += [round(float(x)) for x in (low, high) if x.lstrip("-").replace(".", "").isdigit()]
@@ -287,17 +287,17 @@ def values_of(key: ConfigKey) -> list[str]:
     """All values there are to draw from for one setting."""
     own = "" if key.default is None or key.default == "<required>" else key.default
     out = [*(form.replace("#", own) for form in NEAR), *OF_KEY.get(key.name, ())]
-    if key.type in (*BITS, "DOUBLE"):
+    if key.type in (*INTEGER_BITS, "DOUBLE"):
         usual = own if own.isdigit() else "7"
         out += [*_limits(key), *(form.format(usual) for form in NUMBERS), *FOREIGN]
         out += DOUBLES if key.type == "DOUBLE" else DOUBLES[:4]
     elif key.type == "BOOLEAN":
         out += BOOLEANS
     elif key.type == "CLASS":
-        out += [*CLASSES, *KNOWN_CLASSES.get(key.name, ())]
+        out += [*CLASSES, *CLASSES_BY_KEY.get(key.name, ())]
     else:
         names = key.check.rpartition(":")[2].split("|") if "|" in key.check else own.split(",") if own else ["a", "b"]
-        names = [*names, *NAMED_CLASSES.get(key.name, ())]
+        names = [*names, *STARTUP_CLASSES_BY_KEY.get(key.name, ())]
         first, second = names[0], names[-1]
         forms = LISTS if key.type == "LIST" else TEXTS
         out += [form.format(first, second) for form in forms]
@@ -363,7 +363,7 @@ class Draws:
         key, rng = key_of(kind, name), self.rng
         if name in OF_KEY and rng.random() < 0.8:
             return rng.choice(OF_KEY[name])
-        if key.type in BITS and rng.random() < 0.9:
+        if key.type in INTEGER_BITS and rng.random() < 0.9:
             low, _, high = key.check.partition(",")[0].partition("..")
             own = int(key.default) if key.default and key.default.lstrip("-").isdigit() else 100
             ends = [int(x) for x in (low, high) if x.lstrip("-").isdigit()]

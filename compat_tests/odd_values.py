@@ -131,7 +131,7 @@ SETTINGS = (
     *TOPIC_KEYS,
     *GROUP_KEYS,
     *OWN_TOPIC_KEYS,
-    *(k for k, key in BROKER_KEYS.items() if key.dynamic),
+    *(k for k, key in BROKER_KEYS.items() if key.is_dynamic),
     *OWN_BROKER_KEYS,
 )
 LOCKS_OUT = ("listener", "connection", "ssl.", "sasl.", "principal", "advertised")

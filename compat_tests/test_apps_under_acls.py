@@ -23,8 +23,8 @@ from compat_tests.raw import RawClient
 from compat_tests.test_connect import NAME, TOPIC, Tail, worker
 from compat_tests.test_streams_groups import LINES, SETTINGS, Words, until_counted, write
 from compat_tests.test_three_nodes import until
-from ottla.controller.acl import Operation as O
-from ottla.controller.acl import Pattern, Permission, Resource
+from ottla.controller.acl import AclOperation as O
+from ottla.controller.acl import AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
@@ -35,23 +35,26 @@ pytestmark = [
     ),
 ]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-Rule = tuple[Resource, str, Pattern, O]
+Rule = tuple[ResourceType, str, PatternType, O]
 COUNTING: list[Rule] = [
-    (Resource.TOPIC, "words", Pattern.PREFIXED, O.ALL),
-    (Resource.GROUP, "words", Pattern.PREFIXED, O.ALL),
-    (Resource.TRANSACTIONAL_ID, "words", Pattern.PREFIXED, O.ALL),
-    (Resource.TOPIC, "lines", Pattern.LITERAL, O.READ),
-    (Resource.TOPIC, "counts", Pattern.LITERAL, O.WRITE),
+    (ResourceType.TOPIC, "words", PatternType.PREFIXED, O.ALL),
+    (ResourceType.GROUP, "words", PatternType.PREFIXED, O.ALL),
+    (ResourceType.TRANSACTIONAL_ID, "words", PatternType.PREFIXED, O.ALL),
+    (ResourceType.TOPIC, "lines", PatternType.LITERAL, O.READ),
+    (ResourceType.TOPIC, "counts", PatternType.LITERAL, O.WRITE),
 ]
 """What an application named words needs."""
 WORKING: list[Rule] = [
-    *((Resource.TOPIC, "connect-", Pattern.PREFIXED, o) for o in (O.CREATE, O.READ, O.WRITE, O.DESCRIBE_CONFIGS)),
-    (Resource.GROUP, "connect", Pattern.LITERAL, O.READ),
-    (Resource.TRANSACTIONAL_ID, "connect-cluster-connect", Pattern.LITERAL, O.WRITE),
-    (Resource.TRANSACTIONAL_ID, f"connect-{NAME}-", Pattern.PREFIXED, O.WRITE),
+    *(
+        (ResourceType.TOPIC, "connect-", PatternType.PREFIXED, o)
+        for o in (O.CREATE, O.READ, O.WRITE, O.DESCRIBE_CONFIGS)
+    ),
+    (ResourceType.GROUP, "connect", PatternType.LITERAL, O.READ),
+    (ResourceType.TRANSACTIONAL_ID, "connect-cluster-connect", PatternType.LITERAL, O.WRITE),
+    (ResourceType.TRANSACTIONAL_ID, f"connect-{NAME}-", PatternType.PREFIXED, O.WRITE),
 ]
 """What a worker of the group connect needs for itself."""
-CARRYING: list[Rule] = [(Resource.TOPIC, TOPIC, Pattern.LITERAL, O.WRITE)]
+CARRYING: list[Rule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, O.WRITE)]
 """What its connector needs."""
 CARRIED = [f"line {number}" for number in range(3)]
 """Few: a producer that may not write tries a second for each."""
@@ -93,7 +96,7 @@ KINDS: dict[str, Any] = {"ottla": Guarded, "kafka": GuardedKafka}
 
 def allow(node: Process, who: str, rules: list[Rule]) -> None:
     """Let somebody do something."""
-    made = [AclCreation(r, name, p, f"User:{who}", "*", o, Permission.ALLOW) for r, name, p, o in rules]
+    made = [AclCreation(r, name, p, f"User:{who}", "*", o, AclPermissionType.ALLOW) for r, name, p, o in rules]
     client = RawClient(node.port)
     answer = client.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(made))
     client.close()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compat_tests.jars import classpath, jars
-from ottla.controller.image import Image, Partition
-from ottla.controller.moves import Move
-from ottla.controller.partition_change import Election, Rules, change
-from ottla.controller.placement import Placer
+from ottla.controller.image import MetadataImage, PartitionRegistration
+from ottla.controller.moves import Reassignment
+from ottla.controller.partition_change import PartitionChangeRules, PartitionElection, build_partition_change
+from ottla.controller.placement import StripedReplicaPlacer
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import metadata_records as m
 
@@ -59,8 +59,8 @@ class Cluster(NamedTuple):
             for i, rack, fenced in self.brokers
         }
         try:
-            placer = Placer(Image(brokers=brokers), self.factor, lambda: self.chance)
-            return " ".join(",".join(map(str, placer.next())) for _ in range(self.partitions))
+            placer = StripedReplicaPlacer(MetadataImage(brokers=brokers), self.factor, lambda: self.chance)
+            return " ".join(",".join(map(str, placer.place_next())) for _ in range(self.partitions))
         except ProtocolError as error:
             return "".join(word.title() for word in error.code.name.split("_")) + "Exception"
 
@@ -89,12 +89,12 @@ def test_replicas_go_where_kafka_puts_them() -> None:
 class Case(NamedTuple):
     """A partition, who lives, the rules, and what is asked for."""
 
-    partition: Partition
+    partition: PartitionRegistration
     alive: list[int]
-    rules: Rules
-    election: Election
+    rules: PartitionChangeRules
+    election: PartitionElection
     isr: list[int] | None
-    move: Move | None
+    move: Reassignment | None
     lost: list[int] | None
     recovery: int | None
     directories: dict[int, int]
@@ -105,7 +105,7 @@ class Case(NamedTuple):
         pairs = ",".join(f"{i}={d}" for i, d in self.directories.items()) or "-"
         parts = [p.replicas, p.isr, p.elr, p.last_known_elr, p.adding, p.removing, [number(d) for d in p.directories]]
         words = [text(x) for x in parts] + [str(p.leader), str(p.recovering), text(self.alive)]
-        words += [str(self.rules.min_isr), str(int(self.rules.elr)), self.election.name, text(self.isr)]
+        words += [str(self.rules.min_isr), str(int(self.rules.is_elr_enabled)), self.election.name, text(self.isr)]
         words += [text(x) for x in ((move.replicas, move.adding, move.removing) if move else (None, None, None))]
         words += [text(self.lost), "-" if self.recovery is None else str(self.recovery), pairs]
         return " ".join(words)
@@ -115,7 +115,7 @@ class Case(NamedTuple):
         if self.move is not None:
             new = [i for i in self.move.replicas if i not in self.partition.replicas and i not in moved]
             moved.update((i, directory(900 + i)) for i in new)
-        r = change(
+        r = build_partition_change(
             (bytes(16), 3),
             self.partition,
             lambda i: i in self.alive,
@@ -159,7 +159,7 @@ def some_case(rng: random.Random) -> Case:
     elr = some_of(rng, [i for i in replicas if i not in isr]) if rng.random() < 0.5 else []
     moving = rng.random() < 0.3
     adding, removing = (some_of(rng, replicas) if moving and rng.random() < 0.7 else [] for _ in range(2))
-    p = Partition(
+    p = PartitionRegistration(
         tuple(replicas),
         tuple(isr),
         rng.choice([-1, *replicas]),
@@ -181,13 +181,13 @@ def some_case(rng: random.Random) -> Case:
         stay = [i for i in replicas if i in target]
         keep = not stay or rng.random() < 0.7
         wanted = wanted if keep else some_of(rng, stay, 1)  # as where a move is given up: somebody is in sync
-        move = Move((*target, *gone) if keep else tuple(target), tuple(came), tuple(gone) if keep else ())
+        move = Reassignment((*target, *gone) if keep else tuple(target), tuple(came), tuple(gone) if keep else ())
     moved = {i: 500 + i for i in some_of(rng, replicas)} if rng.random() < 0.2 else {}
     return Case(
         p,
         some_of(rng, range(1, 7)),
-        Rules(rng.randint(1, 3), rng.random() < 0.7),
-        rng.choice(list(Election)),
+        PartitionChangeRules(rng.randint(1, 3), rng.random() < 0.7),
+        rng.choice(list(PartitionElection)),
         wanted,
         move,
         some_of(rng, replicas) if rng.random() < 0.2 else None,

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeVar
 from ottla.wire.messages.metadata_records import AccessControlEntryRecord
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one name a resource of kind `Resource.CLUSTER` has."""
+"""The one name a resource of kind `ResourceType.CLUSTER` has."""
 WILDCARD = "*"
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """What may be done; as a bit of ``authorized_operations`` it stands at its own number."""
 
     UNKNOWN = 0
@@ -41,7 +41,7 @@ class Operation(IntEnum):
     __hash__ = int.__hash__  # each decision is looked up by it: a name's hash is made in Python
 
 
-class Resource(IntEnum):
+class ResourceType(IntEnum):
     """What it may be done to."""
 
     UNKNOWN = 0
@@ -56,7 +56,7 @@ class Resource(IntEnum):
     __hash__ = int.__hash__
 
 
-class Permission(IntEnum):
+class AclPermissionType(IntEnum):
     """Whether a rule forbids or allows."""
 
     UNKNOWN = 0
@@ -65,7 +65,7 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
-class Pattern(IntEnum):
+class PatternType(IntEnum):
     """How a rule's name is meant; the first three occur in filters only."""
 
     UNKNOWN = 0
@@ -75,22 +75,22 @@ class Pattern(IntEnum):
     PREFIXED = 4
 
 
-class Acl(NamedTuple):
+class StandardAcl(NamedTuple):
     """One rule: a principal (``User:name``) at a host may, or may not, do something to what a pattern names."""
 
-    resource: Resource
+    resource: ResourceType
     name: str
-    pattern: Pattern
+    pattern: PatternType
     principal: str
     host: str
-    operation: Operation
-    permission: Permission
+    operation: AclOperation
+    permission: AclPermissionType
 
 
-_E = TypeVar("_E", Operation, Resource, Permission, Pattern)
+_E = TypeVar("_E", AclOperation, ResourceType, AclPermissionType, PatternType)
 
 
-def known(kind: type[_E], code: int) -> _E:
+def from_code(kind: type[_E], code: int) -> _E:
     """The word for a code; UNKNOWN for one nobody here knows."""
     try:
         return kind(code)
@@ -98,58 +98,58 @@ def known(kind: type[_E], code: int) -> _E:
         return kind(0)
 
 
-def rule_of(record: AccessControlEntryRecord) -> Acl:
+def acl_from_record(record: AccessControlEntryRecord) -> StandardAcl:
     """The rule a record of the metadata log holds."""
-    return Acl(
-        known(Resource, record.resource_type),
+    return StandardAcl(
+        from_code(ResourceType, record.resource_type),
         record.resource_name,
-        known(Pattern, record.pattern_type),
+        from_code(PatternType, record.pattern_type),
         record.principal,
         record.host,
-        known(Operation, record.operation),
-        known(Permission, record.permission_type),
+        from_code(AclOperation, record.operation),
+        from_code(AclPermissionType, record.permission_type),
     )
 
 
-CANDIDATES: dict[Resource, tuple[Operation, ...]] = {
-    Resource.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
-    Resource.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
-    Resource.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
-    Resource.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
-    Resource.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    Resource.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 """What can be done to each kind (item 342)."""
 
 
-def bits(operations: tuple[Operation, ...]) -> int:
+def operation_bits(operations: tuple[AclOperation, ...]) -> int:
     """Operations as one number, as ``authorized_operations`` tells them."""
     return sum(1 << operation for operation in operations)
 
 
-def operations_of(resource: Resource) -> int:
+def supported_operation_bits(resource: ResourceType) -> int:
     """All that can be done to a kind, as bits: what everybody may where there is no authorizer."""
-    return bits(CANDIDATES[resource])
+    return operation_bits(SUPPORTED_OPERATIONS[resource])

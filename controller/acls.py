@@ -17,30 +17,30 @@ from typing import NamedTuple, Protocol
 from ottla.controller.acl import (
     CLUSTER_NAME,
     WILDCARD,
-    Acl,
-    Operation,
-    Pattern,
-    Permission,
-    Resource,
-    known,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    StandardAcl,
+    from_code,
 )
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
-from ottla.controller.image import Image
+from ottla.controller.decision import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
-MOST_RECORDS = 10_000
+MAX_RECORDS = 10_000
 """A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
-MOST_AGAIN_CHARS = 8 * 1024 * 1024
+MAX_REPEATED_CHARS = 8 * 1024 * 1024
 """Names in rows of an answer that tell of a rule once more, which another filter of the request found as well."""
 ROW_CHARS = 64
 """What such a row counts besides its names."""
 
 
-class _Asked(Protocol):
+class _FilterFields(Protocol):
     """The fields a filter has on the wire."""
 
     resource_type_filter: int
@@ -52,81 +52,81 @@ class _Asked(Protocol):
     permission_type: int
 
 
-class Filter(NamedTuple):
+class AclBindingFilter(NamedTuple):
     """Which rules are meant; None and ANY mean every one."""
 
-    resource: Resource
+    resource: ResourceType
     name: str | None
-    pattern: Pattern
+    pattern: PatternType
     principal: str | None
     host: str | None
-    operation: Operation
-    permission: Permission
+    operation: AclOperation
+    permission: AclPermissionType
 
     @property
-    def is_unknown(self) -> bool:
+    def has_unknown_code(self) -> bool:
         """Whether it says something nobody here knows."""
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
-    def matches(self, acl: Acl) -> bool:
+    def matches(self, acl: StandardAcl) -> bool:
         """Whether a rule is meant."""
         return (
-            self.resource in (Resource.ANY, acl.resource)
-            and self.operation in (Operation.ANY, acl.operation)
-            and self.permission in (Permission.ANY, acl.permission)
+            self.resource in (ResourceType.ANY, acl.resource)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (AclPermissionType.ANY, acl.permission)
             and (self.principal is None or self.principal == acl.principal)
             and (self.host is None or self.host == acl.host)
-            and self._names(acl)
+            and self._matches_name(acl)
         )
 
-    def _names(self, acl: Acl) -> bool:
+    def _matches_name(self, acl: StandardAcl) -> bool:
         """MATCH means every pattern that covers the name; all others mean the pattern's own name (item 341)."""
-        if self.pattern is Pattern.MATCH and self.name is not None:
-            if acl.pattern is Pattern.PREFIXED:
+        if self.pattern is PatternType.MATCH and self.name is not None:
+            if acl.pattern is PatternType.PREFIXED:
                 return self.name.startswith(acl.name)
             return acl.name in (self.name, WILDCARD)
-        return self.pattern in (Pattern.ANY, Pattern.MATCH, acl.pattern) and self.name in (None, acl.name)
+        return self.pattern in (PatternType.ANY, PatternType.MATCH, acl.pattern) and self.name in (None, acl.name)
 
 
-def filter_of(asked: _Asked) -> Filter:
+def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
     """A filter as it came."""
-    return Filter(
-        known(Resource, asked.resource_type_filter),
+    return AclBindingFilter(
+        from_code(ResourceType, asked.resource_type_filter),
         asked.resource_name_filter,
-        known(Pattern, asked.pattern_type_filter),
+        from_code(PatternType, asked.pattern_type_filter),
         asked.principal_filter,
         asked.host_filter,
-        known(Operation, asked.operation),
-        known(Permission, asked.permission_type),
+        from_code(AclOperation, asked.operation),
+        from_code(AclPermissionType, asked.permission_type),
     )
 
 
-def asked_acl(row: ca.AclCreation) -> Acl:
+def acl_from_creation(row: ca.AclCreation) -> StandardAcl:
     """A rule as it was asked for; what nobody here knows is UNKNOWN."""
-    return Acl(
-        known(Resource, row.resource_type),
+    return StandardAcl(
+        from_code(ResourceType, row.resource_type),
         row.resource_name,
-        known(Pattern, row.resource_pattern_type),
+        from_code(PatternType, row.resource_pattern_type),
         row.principal,
         row.host,
-        known(Operation, row.operation),
-        known(Permission, row.permission_type),
+        from_code(AclOperation, row.operation),
+        from_code(AclPermissionType, row.permission_type),
     )
 
 
-def _wrong(acl: Acl) -> str | None:
+def _creation_error(acl: StandardAcl) -> str | None:
     """Why a rule cannot be made (item 340)."""
-    if acl.resource is Resource.CLUSTER and acl.name != CLUSTER_NAME:
+    if acl.resource is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.name:
         return "Invalid empty resource name"
-    if acl.resource in (Resource.UNKNOWN, Resource.ANY):
+    if acl.resource in (ResourceType.UNKNOWN, ResourceType.ANY):
         return f"Invalid resourceType {acl.resource.name}"
-    if acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
+    if acl.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
         return f"Invalid patternType {acl.pattern.name}"
-    if acl.operation in (Operation.UNKNOWN, Operation.ANY):
+    if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
         return f"Invalid operation {acl.operation.name}"
-    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+    if acl.permission not in (AclPermissionType.DENY, AclPermissionType.ALLOW):
         return f"Invalid permissionType {acl.permission.name}"
     if ":" not in acl.principal:
         why = "(no colon is present separating the principal type from the principal name)"
@@ -134,39 +134,39 @@ def _wrong(acl: Acl) -> str | None:
     return None
 
 
-def _need_authorizer(static: Mapping[str, str]) -> None:
+def _require_authorizer(static: Mapping[str, str]) -> None:
     if not static.get("authorizer.class.name"):
         raise ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 def create_acls(
-    image: Image, request: ca.CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
-) -> Steps:
+    image: MetadataImage, request: ca.CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
+) -> ControllerResultSteps:
     """Make the rules that are not there yet. ``static``: what was set in this node's configuration.
 
     Raises:
         ProtocolError: SECURITY_DISABLED, there is no authorizer; POLICY_VIOLATION, they are too many.
     """
-    _need_authorizer(static)
+    _require_authorizer(static)
     rows: list[ca.AclCreationResult] = []
     records: list[Message] = []
-    made: set[Acl] = set()
+    made: set[StandardAcl] = set()
     for number, asked in enumerate(request.creations, 1):
-        acl = asked_acl(asked)
-        why = _wrong(acl)
+        acl = acl_from_creation(asked)
+        why = _creation_error(acl)
         rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
         if why is None and acl not in image.acls and acl not in made:
             made.add(acl)
-            if len(records) >= MOST_RECORDS:
+            if len(records) >= MAX_RECORDS:
                 why = "Unable to perform excessively large batch operation."
                 raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
             records.append(_record(new_id(), acl))
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
-    return Decision(ca.CreateAclsResponse(results=rows), records)
+    return ControllerResult(ca.CreateAclsResponse(results=rows), records)
 
 
-def _record(acl_id: bytes, acl: Acl) -> m.AccessControlEntryRecord:
+def _record(acl_id: bytes, acl: StandardAcl) -> m.AccessControlEntryRecord:
     return m.AccessControlEntryRecord(
         acl_id,
         int(acl.resource),
@@ -179,81 +179,83 @@ def _record(acl_id: bytes, acl: Acl) -> m.AccessControlEntryRecord:
     )
 
 
-def delete_acls(image: Image, request: da.DeleteAclsRequest, static: Mapping[str, str]) -> Steps:
+def delete_acls(
+    image: MetadataImage, request: da.DeleteAclsRequest, static: Mapping[str, str]
+) -> ControllerResultSteps:
     """Remove what the filters find.
 
     Raises:
         ProtocolError: SECURITY_DISABLED, there is no authorizer; INVALID_REQUEST, that is too much.
     """
-    _need_authorizer(static)
+    _require_authorizer(static)
     rows: list[da.DeleteAclsFilterResult] = []
-    telling = _Telling(image)
+    telling = _DeleteMatches(image)
     for number, asked in enumerate(request.filters, 1):
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
         row = da.DeleteAclsFilterResult(error_message=None)
         rows.append(row)
-        wanted = filter_of(asked)
-        if wanted.is_unknown:
+        wanted = filter_from_request(asked)
+        if wanted.has_unknown_code:
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
             continue
-        row.matching_acls = yield from telling.of(wanted)
-    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.doomed)]
-    return Decision(da.DeleteAclsResponse(filter_results=rows), records)
+        row.matching_acls = yield from telling.collect(wanted)
+    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]
+    return ControllerResult(da.DeleteAclsResponse(filter_results=rows), records)
 
 
-class _Telling:
+class _DeleteMatches:
     """What filters of one request find: a rule is made a row once, and a filter that comes again is told the same."""
 
-    def __init__(self, image: Image) -> None:
-        self.doomed: set[bytes] = set()
+    def __init__(self, image: MetadataImage) -> None:
+        self.deleted_ids: set[bytes] = set()
         """Ids of the rules that were found."""
         self._image = image
-        self._rows: dict[Acl, da.DeleteAclsMatchingAcl] = {}
-        self._before: dict[Filter, tuple[list[da.DeleteAclsMatchingAcl], int]] = {}
+        self._row_by_acl: dict[StandardAcl, da.DeleteAclsMatchingAcl] = {}
+        self._by_filter: dict[AclBindingFilter, tuple[list[da.DeleteAclsMatchingAcl], int]] = {}
         """Rows of each filter, and what telling them again costs."""
-        self._again_chars = 0
+        self._repeated_chars = 0
 
-    def of(self, wanted: Filter) -> Generator[None, None, list[da.DeleteAclsMatchingAcl]]:
+    def collect(self, wanted: AclBindingFilter) -> Generator[None, None, list[da.DeleteAclsMatchingAcl]]:
         """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
-        before = self._before.get(wanted)
+        before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
             if rows:
-                self._may_tell(chars)
+                self._check_limits(chars)
             yield
             return rows
         rows, chars = [], 0
-        for number, acl in enumerate((yield from found(self._image, wanted)), 1):
-            row, weight = self._rows.get(acl), _weight(acl)
-            self._may_tell(0 if row is None else weight)
+        for number, acl in enumerate((yield from matching_acls(self._image, wanted)), 1):
+            row, weight = self._row_by_acl.get(acl), _row_chars(acl)
+            self._check_limits(0 if row is None else weight)
             if row is None:
-                row = self._rows[acl] = _told(acl)
-                self.doomed.add(self._image.acls[acl])
+                row = self._row_by_acl[acl] = _matching_acl_row(acl)
+                self.deleted_ids.add(self._image.acls[acl])
             rows.append(row)
             chars += weight
-            if number % PAUSE_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield
-        self._before[wanted] = rows, chars
+        self._by_filter[wanted] = rows, chars
         return rows
 
-    def _may_tell(self, again_chars: int) -> None:
+    def _check_limits(self, again_chars: int) -> None:
         """Raises ProtocolError: enough is found, also where it is found again, as at Kafka; or told too often."""
         why = None
-        self._again_chars += again_chars
-        if len(self.doomed) >= MOST_RECORDS:
-            why = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
-        elif self._again_chars > MOST_AGAIN_CHARS:
+        self._repeated_chars += again_chars
+        if len(self.deleted_ids) >= MAX_RECORDS:
+            why = f"Cannot remove more than {MAX_RECORDS} acls in a single delete operation."
+        elif self._repeated_chars > MAX_REPEATED_CHARS:
             why = "Too many filters of a single delete operation match the same acls."
         if why is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
-def _weight(acl: Acl) -> int:
+def _row_chars(acl: StandardAcl) -> int:
     return ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
 
 
-def _told(acl: Acl) -> da.DeleteAclsMatchingAcl:
+def _matching_acl_row(acl: StandardAcl) -> da.DeleteAclsMatchingAcl:
     return da.DeleteAclsMatchingAcl(
         0,
         None,
@@ -267,12 +269,12 @@ def _told(acl: Acl) -> da.DeleteAclsMatchingAcl:
     )
 
 
-def found(image: Image, wanted: Filter) -> Generator[None, None, list[Acl]]:
+def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Generator[None, None, list[StandardAcl]]:
     """The rules a filter means, in steps."""
-    out: list[Acl] = []
+    out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):
             out.append(acl)
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     return out

@@ -10,168 +10,196 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.decision import Decision, Defaults, Spend, Steps
-from ottla.controller.image import Image
-from ottla.controller.leases import Leases
-from ottla.controller.placement import Chance
+from ottla.controller.decision import ChargeQuota, ControllerDefaults, ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
+from ottla.controller.leases import BrokerHeartbeatTracker
+from ottla.controller.placement import RandomFunction
 
 if TYPE_CHECKING:
-    from ottla.controller.fast_fencing import Probes
+    from ottla.controller.fast_fencing import BrokerProbes
 
 
-class Decider(Protocol):
+class ControllerStateView(Protocol):
     """What an area may look at of the machine: `ottla.controller.machine.ControllerMachine`."""
 
-    defaults: Defaults
+    defaults: ControllerDefaults
     node_id: int
     kraft_version: int
     static_voters: tuple[int, ...]
-    image: Image
-    latest: Image
-    leases: Leases
-    new_id: Callable[[], bytes]
-    chance: Chance
-    spend: Spend
+    image: MetadataImage
+    latest_image: MetadataImage
+    heartbeat_tracker: BrokerHeartbeatTracker
+    new_uuid: Callable[[], bytes]
+    random: RandomFunction
+    charge_quota: ChargeQuota
 
     @property
-    def probes(self) -> Probes:
+    def probes(self) -> BrokerProbes:
         """Which processes of brokers a probe has reached."""
 
 
-Rule = Callable[[Decider, Any, int], Decision | Steps]
+RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | ControllerResultSteps]
 
 
-def decide(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     """What the rules say to one event, against the machine's latest image."""
-    rule = RULES.get(type(event).__name__)
+    rule = REQUEST_HANDLERS.get(type(event).__name__)
     assert rule is not None, f"no control area handles {event!r}"
     return rule(machine, event, version)
 
 
-def _create_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.topics import Making, create_topics
+def _create_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.topics import TopicCreationContext, create_topics
 
-    making = Making(machine.defaults, machine.new_id, machine.chance, machine.spend)
-    return create_topics(machine.latest, event, version, making)
+    making = TopicCreationContext(machine.defaults, machine.new_uuid, machine.random, machine.charge_quota)
+    return create_topics(machine.latest_image, event, version, making)
 
 
-def _delete_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _delete_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.topics import delete_topics
 
-    return delete_topics(machine.latest, event, version, machine.spend)
+    return delete_topics(machine.latest_image, event, version, machine.charge_quota)
 
 
-def _create_partitions(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _create_partitions(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.widening import create_partitions
 
-    return create_partitions(machine.latest, event, version, machine.chance, machine.spend)
+    return create_partitions(machine.latest_image, event, version, machine.random, machine.charge_quota)
 
 
-def _incremental_alter_configs(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.configs import incremental_alter
+def _incremental_alter_configs(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.configs import incremental_alter_configs
 
-    return incremental_alter(machine.latest, event, version, machine.defaults)
-
-
-def _alter_configs(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.configs import legacy_alter
-
-    return legacy_alter(machine.latest, event, version, machine.defaults)
+    return incremental_alter_configs(machine.latest_image, event, version, machine.defaults)
 
 
-def _allocate_producer_ids(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _alter_configs(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.configs import alter_configs
+
+    return alter_configs(machine.latest_image, event, version, machine.defaults)
+
+
+def _allocate_producer_ids(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.brokers import allocate_producer_ids
 
-    return allocate_producer_ids(machine.latest, event)
+    return allocate_producer_ids(machine.latest_image, event)
 
 
-def _create_acls(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _create_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.acls import create_acls
 
-    return create_acls(machine.latest, event, machine.new_id, machine.defaults.broker)
+    return create_acls(machine.latest_image, event, machine.new_uuid, machine.defaults.static_config)
 
 
-def _alter_client_quotas(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _alter_client_quotas(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.quotas import alter_client_quotas
 
-    return alter_client_quotas(machine.latest, event)
+    return alter_client_quotas(machine.latest_image, event)
 
 
-def _delete_acls(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _delete_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.acls import delete_acls
 
-    return delete_acls(machine.latest, event, machine.defaults.broker)
+    return delete_acls(machine.latest_image, event, machine.defaults.static_config)
 
 
-def _update_features(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.features import Deciding, update_features
+def _update_features(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.features import FeatureUpdateContext, update_features
 
-    least = machine.defaults.broker.get(MIN_ISR, "1")
-    me = Deciding(machine.node_id, machine.kraft_version, machine.static_voters, least)
-    return update_features(machine.latest, event, version, me)
-
-
-def _unregister_broker(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.brokers import unregister
-
-    return unregister(machine.latest, event, machine.defaults.broker)
+    least = machine.defaults.static_config.get(MIN_ISR, "1")
+    me = FeatureUpdateContext(machine.node_id, machine.kraft_version, machine.static_voters, least)
+    return update_features(machine.latest_image, event, version, me)
 
 
-def _register_controller(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _unregister_broker(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.brokers import unregister_broker
+
+    return unregister_broker(machine.latest_image, event, machine.defaults.static_config)
+
+
+def _register_controller(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.brokers import register_controller
 
     return register_controller(event)
 
 
-def _gone(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.fast_fencing import fence_gone
+def _broker_connection_refused(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.fast_fencing import fence_refused_broker
 
-    return fence_gone(machine.latest, machine.leases, machine.probes, event, machine.defaults.broker)
-
-
-def _assign_replicas_to_dirs(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.places import assign
-
-    return assign(machine.latest, event, machine.defaults.broker)
+    return fence_refused_broker(
+        machine.latest_image, machine.heartbeat_tracker, machine.probes, event, machine.defaults.static_config
+    )
 
 
-def _alter_partition(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _assign_replicas_to_dirs(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.places import assign_replicas_to_dirs
+
+    return assign_replicas_to_dirs(machine.latest_image, event, machine.defaults.static_config)
+
+
+def _alter_partition(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.isr import alter_partition
 
-    return alter_partition(machine.latest, event, version, machine.defaults.broker)
+    return alter_partition(machine.latest_image, event, version, machine.defaults.static_config)
 
 
-def _elect_leaders(machine: Decider, event: Any, version: int) -> Decision | Steps:
+def _elect_leaders(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     from ottla.controller.elections import elect_leaders
 
-    return elect_leaders(machine.latest, event, version, machine.defaults.broker)
+    return elect_leaders(machine.latest_image, event, version, machine.defaults.static_config)
 
 
-def _alter_reassignments(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.reassignments import alter_reassignments
+def _alter_reassignments(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.reassignments import alter_partition_reassignments
 
-    return alter_reassignments(machine.latest, event, version, machine.defaults.broker)
-
-
-def _list_reassignments(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.reassignments import list_reassignments
-
-    return list_reassignments(machine.image, event, version)
+    return alter_partition_reassignments(machine.latest_image, event, version, machine.defaults.static_config)
 
 
-def _alter_scram(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.scram import alter
+def _list_reassignments(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.reassignments import list_partition_reassignments
 
-    return alter(machine.latest, event)
-
-
-def _delegation_tokens(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.delegation_tokens import decide as decide_token
-
-    return decide_token(machine.latest, event, version, machine.defaults.broker, machine.new_id)
+    return list_partition_reassignments(machine.image, event, version)
 
 
-RULES: dict[str, Rule] = {
+def _alter_scram(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.scram import alter_scram_credentials
+
+    return alter_scram_credentials(machine.latest_image, event)
+
+
+def _delegation_tokens(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.delegation_tokens import decide_token_request as decide_token
+
+    return decide_token(machine.latest_image, event, version, machine.defaults.static_config, machine.new_uuid)
+
+
+REQUEST_HANDLERS: dict[str, RequestHandler] = {
     "CreateTopicsRequest": _create_topics,
     "DeleteTopicsRequest": _delete_topics,
     "CreatePartitionsRequest": _create_partitions,
@@ -184,7 +212,7 @@ RULES: dict[str, Rule] = {
     "UpdateFeaturesRequest": _update_features,
     "UnregisterBrokerRequest": _unregister_broker,
     "ControllerRegistrationRequest": _register_controller,
-    "Gone": _gone,
+    "Gone": _broker_connection_refused,
     "AssignReplicasToDirsRequest": _assign_replicas_to_dirs,
     "AlterPartitionRequest": _alter_partition,
     "ElectLeadersRequest": _elect_leaders,

@@ -1,6 +1,6 @@
 """The broker settings of Kafka 4.3.1: name, type, importance, limits, default. What Ottla honours is in `broker.config`.
 
-One line a key: ``name type importance when check default``. When: ``static`` at start only, ``dynamic`` also while the
+One line a key: ``name type importance update_mode check default``. When: ``static`` at start only, ``is_dynamic`` also while the
 broker runs, ``own`` while it runs and for each broker by itself. Check: as `config_keys.ConfigKey.check` has it.
 Default: ``-`` stands for none, a missing word for the empty text.
 Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
@@ -12,19 +12,19 @@ import re
 from typing import NamedTuple
 
 
-class BrokerKey(NamedTuple):
+class BrokerConfigKey(NamedTuple):
     """One setting of a broker."""
 
     type: str
     importance: str
-    when: str
+    update_mode: str
     check: str
     default: str | None
 
     @property
-    def dynamic(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Whether it can be changed while the broker runs."""
-        return self.when != "static"
+        return self.update_mode != "static"
 
 
 _TABLE = """
@@ -371,18 +371,18 @@ add.partitions.to.txn.retry.backoff.ms INT HIGH static 1.. 20
 """
 
 
-def parse_table(table: str) -> dict[str, BrokerKey]:
+def parse_table(table: str) -> dict[str, BrokerConfigKey]:
     """Return the settings of a table by name."""
     out = {}
     for line in table.strip().split("\n"):
         name, kind, importance, when, check, *default = line.split(" ", 5)
         text = default[0] if default else ""
-        out[name] = BrokerKey(kind, importance, when, check, None if text == "-" else text)
+        out[name] = BrokerConfigKey(kind, importance, when, check, None if text == "-" else text)
     return out
 
 
-BROKER_KEYS: dict[str, BrokerKey] = parse_table(_TABLE)
-STORES = re.compile(r"ssl\.(keystore|truststore|key)\.")
+BROKER_KEYS: dict[str, BrokerConfigKey] = parse_table(_TABLE)
+KEYSTORE_KEY_PATTERN = re.compile(r"ssl\.(keystore|truststore|key)\.")
 """``SslConfigs.RECONFIGURABLE_CONFIGS``: set for single listeners only."""
-PER_BROKER = frozenset(name for name, key in BROKER_KEYS.items() if key.when == "own")
+PER_BROKER_KEYS = frozenset(name for name, key in BROKER_KEYS.items() if key.update_mode == "own")
 """``DynamicBrokerConfig.PER_BROKER_CONFIGS``: not for all brokers at once."""

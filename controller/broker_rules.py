@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import OWN_BROKER_KEYS, broker_key, synonyms_of
-from ottla.controller.config_values import Value, check_value, parse
+from ottla.controller.config_values import ConfigValue, check_value, parse
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.java_values import parse_integer, trim
-from ottla.controller.known_classes import CONSUMER_ASSIGNORS, NAMED_CLASSES, SHARE_ASSIGNORS
+from ottla.controller.known_classes import CONSUMER_ASSIGNORS, SHARE_ASSIGNORS, STARTUP_CLASSES_BY_KEY
 
-PER_IP = "max.connections.per.ip"
-OVERRIDES = f"{PER_IP}.overrides"
-CORDONED = "cordoned.log.dirs"
+MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
+MAX_CONNECTIONS_PER_IP_OVERRIDES = f"{MAX_CONNECTIONS_PER_IP}.overrides"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 ALL_DIRS = "*"
 _CODECS = range(5)
 """Ids of ``CompressionType``."""
@@ -29,17 +29,17 @@ _INTERVALS = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interva
 _RECORDING_LEVELS = ("INFO", "DEBUG", "TRACE")
 
 
-class InvalidSetting(Exception):
+class InvalidBrokerConfig(Exception):
     """A setting, or a combination of settings, that Kafka refuses; the message is Kafka's."""
 
 
-class BrokerSettings:
+class BrokerConfigValues:
     """Typed view of a broker's settings: what was set, else Kafka's default."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
 
-    def get(self, name: str) -> Value | None:
+    def get(self, name: str) -> ConfigValue | None:
         """Return the typed value, or None where a setting has neither value nor default.
 
         Raises:
@@ -86,7 +86,7 @@ def check_values(values: Mapping[str, str]) -> None:
             key = broker_key(name)
             wrong = None if key is None else check_value(key, values[name])
             if wrong is not None:
-                raise InvalidSetting(wrong)
+                raise InvalidBrokerConfig(wrong)
 
 
 def check_listener_values(values: Mapping[str, str], listeners: Collection[str]) -> None:
@@ -103,10 +103,10 @@ def check_listener_values(values: Mapping[str, str], listeners: Collection[str])
         key = broker_key(name) if name.startswith(tuple(f"listener.name.{x}." for x in listeners)) else None
         wrong = None if key is None else check_value(key, values[name])
         if wrong is not None:
-            raise InvalidSetting(wrong)
+            raise InvalidBrokerConfig(wrong)
 
 
-def check_together(values: Mapping[str, str], log_dirs: Collection[str] = ()) -> None:
+def check_combinations(values: Mapping[str, str], log_dirs: Collection[str] = ()) -> None:
     """Check the rules between settings that are valid each by itself.
 
     Args:
@@ -116,9 +116,9 @@ def check_together(values: Mapping[str, str], log_dirs: Collection[str] = ()) ->
     Raises:
         InvalidSetting: a rule is broken.
     """
-    settings = BrokerSettings(values)
-    for wrong in _broken(settings, log_dirs):
-        raise InvalidSetting(wrong)
+    settings = BrokerConfigValues(values)
+    for wrong in _combination_errors(settings, log_dirs):
+        raise InvalidBrokerConfig(wrong)
 
 
 def check_classes(values: Mapping[str, str]) -> None:
@@ -127,22 +127,22 @@ def check_classes(values: Mapping[str, str]) -> None:
     Raises:
         InvalidSetting: there is no such class or name.
     """
-    settings = BrokerSettings(values)
-    for name, known in NAMED_CLASSES.items():
+    settings = BrokerConfigValues(values)
+    for name, known in STARTUP_CLASSES_BY_KEY.items():
         value = settings.get(name)
         for named in value if isinstance(value, list) else [str(value)] if value else []:
             if named not in known:
-                raise InvalidSetting(f"Class {named} cannot be found: {name}")
+                raise InvalidBrokerConfig(f"Class {named} cannot be found: {name}")
     level = settings.text("metrics.recording.level")
     if level.upper() not in _RECORDING_LEVELS:
-        raise InvalidSetting(f"No enum constant {level.upper()}: metrics.recording.level")
+        raise InvalidBrokerConfig(f"No enum constant {level.upper()}: metrics.recording.level")
     assignors = settings.elements("group.consumer.assignors")
     names = [CONSUMER_ASSIGNORS[x] for x in assignors]
     if len(set(names)) < len(names):
-        raise InvalidSetting(f"Duplicate assignor: group.consumer.assignors={','.join(assignors)}")
+        raise InvalidBrokerConfig(f"Duplicate assignor: group.consumer.assignors={','.join(assignors)}")
 
 
-def _broken(settings: BrokerSettings, log_dirs: Collection[str]) -> Iterator[str]:
+def _combination_errors(settings: BrokerConfigValues, log_dirs: Collection[str]) -> Iterator[str]:
     """Generate the messages of the rules that are broken, in the order in which Kafka looks at them."""
     yield from _groups(settings)
     yield from _share_groups(settings)
@@ -162,7 +162,7 @@ def _required(*rules: tuple[bool, str]) -> Iterator[str]:
     return (f"requirement failed: {text}" for holds, text in rules if not holds)
 
 
-def _logs(settings: BrokerSettings) -> Iterator[str]:
+def _logs(settings: BrokerConfigValues) -> Iterator[str]:
     retention_ms = settings.milliseconds("log.retention.ms")
     yield from _required(
         (settings.milliseconds("log.roll.ms") >= 1, "log.roll.ms must be greater than or equal to 1"),
@@ -179,7 +179,7 @@ def _logs(settings: BrokerSettings) -> Iterator[str]:
     yield from _required((per_thread > _MIB, text))
 
 
-def _replication(settings: BrokerSettings) -> Iterator[str]:
+def _replication(settings: BrokerConfigValues) -> Iterator[str]:
     wait_ms = settings.number("replica.fetch.wait.max.ms")
     socket, lag = "replica.socket.timeout.ms", "replica.lag.time.max.ms"
     yield from _required(
@@ -195,35 +195,37 @@ def _replication(settings: BrokerSettings) -> Iterator[str]:
     )
 
 
-def _cordoned(settings: BrokerSettings, log_dirs: Collection[str]) -> Iterator[str]:
-    cordoned = settings.elements(CORDONED)
+def _cordoned(settings: BrokerConfigValues, log_dirs: Collection[str]) -> Iterator[str]:
+    cordoned = settings.elements(CORDONED_LOG_DIRS)
     if settings.elements("process.roles") == ["controller"]:
         return
     if ALL_DIRS in cordoned:
-        text = f"When {CORDONED} is set to {ALL_DIRS}, it must not contain other values"
+        text = f"When {CORDONED_LOG_DIRS} is set to {ALL_DIRS}, it must not contain other values"
         yield from _required((len(cordoned) == 1, text))
         return
     known = log_dirs or settings.elements("log.dirs") or settings.elements("log.dir")
     unknown = [x for x in cordoned if x not in known]
-    text = f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries : {', '.join(unknown)}"
+    text = f"All entries in {CORDONED_LOG_DIRS} must be present in log.dirs or log.dir. Missing entries : {', '.join(unknown)}"
     yield from _required((not unknown, text))
 
 
-def _connections(settings: BrokerSettings) -> Iterator[str]:
+def _connections(settings: BrokerConfigValues) -> Iterator[str]:
     queued, most = settings.number("queued.max.request.bytes"), settings.number("socket.request.max.bytes")
     text = "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
     yield from _required((queued <= 0 or queued >= most, text))
     try:
-        overrides = connection_overrides(settings.text(OVERRIDES))
+        overrides = connection_overrides(settings.text(MAX_CONNECTIONS_PER_IP_OVERRIDES))
     except ValueError as error:
         yield str(error)
         return
-    if settings.number(PER_IP) == 0:
-        text = f"{PER_IP} can be set to zero only if {OVERRIDES} property is set."
+    if settings.number(MAX_CONNECTIONS_PER_IP) == 0:
+        text = (
+            f"{MAX_CONNECTIONS_PER_IP} can be set to zero only if {MAX_CONNECTIONS_PER_IP_OVERRIDES} property is set."
+        )
         yield from _required((bool(overrides), text))
     invalid = [x for x in overrides if not _HOST.fullmatch(x)]
     if invalid:
-        yield f"{OVERRIDES} contains invalid addresses : {','.join(invalid)}"
+        yield f"{MAX_CONNECTIONS_PER_IP_OVERRIDES} contains invalid addresses : {','.join(invalid)}"
     delay_ms = settings.number("connection.failed.authentication.delay.ms")
     idle_ms = settings.number("connections.max.idle.ms")
     text = (
@@ -247,7 +249,7 @@ def connection_overrides(text: str) -> dict[str, int]:
         host, separator, number = part.rpartition(":")
         if not separator:
             why = f"begin 0, end -1, length {len(part)}"
-            raise ValueError(f"Error parsing configuration property '{OVERRIDES}': {why}")
+            raise ValueError(f"Error parsing configuration property '{MAX_CONNECTIONS_PER_IP_OVERRIDES}': {why}")
         try:
             out[trim(host)] = parse_integer(trim(number), 32)
         except ValueError:
@@ -258,7 +260,7 @@ def connection_overrides(text: str) -> dict[str, int]:
 # ------------------------------------------------------------------ groups
 
 
-def _groups(settings: BrokerSettings) -> Iterator[str]:
+def _groups(settings: BrokerConfigValues) -> Iterator[str]:
     """``GroupCoordinatorConfig``."""
     for name, known in (("group.consumer.assignors", CONSUMER_ASSIGNORS), ("group.share.assignors", SHARE_ASSIGNORS)):
         for element in settings.elements(name):
@@ -279,7 +281,7 @@ def _groups(settings: BrokerSettings) -> Iterator[str]:
         yield f"{standbys} must be less than or equal to {most}"
 
 
-def _bounded(settings: BrokerSettings, name: str) -> Iterator[str]:
+def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
     """Generate what is wrong with a setting of groups and its bounds."""
     kind, _, rest = name.partition(".")
     own, least, most = f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
@@ -292,7 +294,7 @@ def _bounded(settings: BrokerSettings, name: str) -> Iterator[str]:
         yield f"{own} must be less than or equal to {most}"
 
 
-def _share_groups(settings: BrokerSettings) -> Iterator[str]:
+def _share_groups(settings: BrokerConfigValues) -> Iterator[str]:
     """``ShareGroupConfig``."""
     for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
         own, least, most = f"group.share.{name}", f"group.share.min.{name}", f"group.share.max.{name}"

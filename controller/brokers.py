@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, distinct, gathered
-from ottla.controller.image import Image
-from ottla.controller.leadership import partition_changes
-from ottla.controller.leases import Leases
+from ottla.controller.decision import (
+    YIELD_EVERY,
+    ControllerResult,
+    ControllerResultSteps,
+    collect_distinct_steps,
+    collect_steps,
+)
+from ottla.controller.image import MetadataImage
+from ottla.controller.leadership import leader_and_isr_updates
+from ottla.controller.leases import BrokerHeartbeatTracker
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
@@ -21,8 +27,8 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.schema import Message
 
-PRODUCER_ID_BLOCK = 1000
-MOST_LISTED = 1_000
+PRODUCER_ID_BLOCK_SIZE = 1000
+MAX_LISTED = 1_000
 """Listeners, features or directories of a node: its registration is one record, which every node reads in one step."""
 RESERVED_DIRECTORY_IDS = 100
 """Directory ids below this number stand for something else than a directory."""
@@ -37,35 +43,37 @@ SUPPORTED_FEATURES = {
 }
 
 
-class Cluster(NamedTuple):
+class RegistrationContext(NamedTuple):
     """What a registration must agree with, besides the image."""
 
     id: str
     kraft_version: int
-    leases: Leases
+    heartbeat_tracker: BrokerHeartbeatTracker
     now_ms: float
 
 
-def _is_another(known: m.RegisterBrokerRecord | None, request: br.BrokerRegistrationRequest, cluster: Cluster) -> bool:
+def _is_duplicate_broker(
+    known: m.RegisterBrokerRecord | None, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
+) -> bool:
     """Whether another process of this id counts as alive."""
     if known is None or known.incarnation_id == request.incarnation_id:
         return False
-    return cluster.leases.is_live(known.broker_id, known.broker_epoch, cluster.now_ms)
+    return cluster.heartbeat_tracker.has_valid_session(known.broker_id, known.broker_epoch, cluster.now_ms)
 
 
 def _registration_error(
-    image: Image, request: br.BrokerRegistrationRequest, cluster: Cluster
+    image: MetadataImage, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Generator[None, None, ErrorCode]:
     """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    if _is_another(image.brokers.get(request.broker_id), request, cluster):
+    if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
-    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MOST_LISTED:
+    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MAX_LISTED:
         return ErrorCode.INVALID_REGISTRATION
-    dirs = yield from distinct(request.log_dirs)
+    dirs = yield from collect_distinct_steps(request.log_dirs)
     others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
     reserved = {n.to_bytes(16, "big") for n in range(RESERVED_DIRECTORY_IDS)}
     if not dirs or len(dirs) != len(request.log_dirs) or not reserved.isdisjoint(dirs) or not others.isdisjoint(dirs):
@@ -75,7 +83,7 @@ def _registration_error(
     for number, f in enumerate(request.features, 1):
         if f.name in finalized or f.name == METADATA_VERSION:
             told[f.name] = f.min_supported_version, f.max_supported_version
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
@@ -86,13 +94,13 @@ def _registration_error(
     return ErrorCode.NONE
 
 
-def register(
-    image: Image,
+def register_broker(
+    image: MetadataImage,
     request: br.BrokerRegistrationRequest,
     next_offset: int,
     static: Mapping[str, str],
-    cluster: Cluster,
-) -> Steps:
+    cluster: RegistrationContext,
+) -> ControllerResultSteps:
     """Write a registration, fenced (R270, R271).
 
     What a former process of the broker left is cleaned up first: it leaves every in-sync set, and where it did not stop
@@ -101,7 +109,7 @@ def register(
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
-        return Decision(br.BrokerRegistrationResponse(error_code=wrong))
+        return ControllerResult(br.BrokerRegistrationResponse(error_code=wrong))
     broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
     amends = known is not None and known.incarnation_id == request.incarnation_id
     record = m.RegisterBrokerRecord(
@@ -109,70 +117,78 @@ def register(
         False,
         request.incarnation_id,
         next_offset if known is None or not amends else known.broker_epoch,
-        (yield from gathered(m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners)),
         (
-            yield from gathered(
+            yield from collect_steps(
+                m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+            )
+        ),
+        (
+            yield from collect_steps(
                 m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),
         request.rack,
         known.fenced if known is not None and amends else True,
         known.in_controlled_shutdown if known is not None and amends else False,
-        (yield from gathered(request.log_dirs)),
+        (yield from collect_steps(request.log_dirs)),
     )
     records: list[Message] = []
     if not amends:
         stored_epoch = -2 if known is None else known.broker_epoch
         clean = request.previous_broker_epoch == stored_epoch or not image.features.get(ELR_VERSION, 0)
         if clean:
-            records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+            records = yield from leader_and_isr_updates(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
         else:
-            records = yield from partition_changes(
+            records = yield from leader_and_isr_updates(
                 image, static, lambda p: broker_id in p.isr or broker_id in p.elr, lost=broker_id
             )
-    return Decision(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
+    return ControllerResult(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
 
 
-def register_controller(request: cr.ControllerRegistrationRequest) -> Steps:
+def register_controller(request: cr.ControllerRegistrationRequest) -> ControllerResultSteps:
     """Write a controller's registration (R282)."""
-    if max(len(request.listeners), len(request.features)) > MOST_LISTED:
-        return Decision(cr.ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
+    if max(len(request.listeners), len(request.features)) > MAX_LISTED:
+        return ControllerResult(cr.ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = m.RegisterControllerRecord(
         request.controller_id,
         request.incarnation_id,
         request.zk_migration_ready,
         (
-            yield from gathered(
+            yield from collect_steps(
                 m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
             )
         ),
         (
-            yield from gathered(
+            yield from collect_steps(
                 m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),
     )
-    return Decision(cr.ControllerRegistrationResponse(error_message=None), [record])
+    return ControllerResult(cr.ControllerRegistrationResponse(error_message=None), [record])
 
 
-def unregister(image: Image, request: ub.UnregisterBrokerRequest, static: Mapping[str, str]) -> Steps:
+def unregister_broker(
+    image: MetadataImage, request: ub.UnregisterBrokerRequest, static: Mapping[str, str]
+) -> ControllerResultSteps:
     """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R281)."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
-        return Decision(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
-    records = yield from partition_changes(
+        return ControllerResult(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    records = yield from leader_and_isr_updates(
         image, static, lambda p: broker_id in p.isr or broker_id in p.elr, leaves=broker_id
     )
-    return Decision(ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)])
+    return ControllerResult(
+        ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
+    )
 
 
-def allocate_producer_ids(image: Image, request: ap.AllocateProducerIdsRequest) -> Decision:
+def allocate_producer_ids(image: MetadataImage, request: ap.AllocateProducerIdsRequest) -> ControllerResult:
     """Hand a broker the next block of producer ids (R303)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Decision(ap.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return ControllerResult(ap.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     start = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
-    record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK)
-    response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK)
-    return Decision(response, [record])
+    record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK_SIZE)
+    response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
+    return ControllerResult(response, [record])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_values import ConfigKey, base_name, check_value, meant, usable
+from ottla.controller.config_values import ConfigKey, base_name, canonical_value, check_value, valid_canonical_value
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 
-__all__ = ["ConfigKey", "check_value", "meant", "usable"]
+__all__ = ["ConfigKey", "check_value", "canonical_value", "valid_canonical_value"]
 
 
 _TOPIC = (
@@ -144,9 +144,9 @@ def broker_key(name: str) -> ConfigKey | None:
     return own if known is None else ConfigKey(name, known.type, known.default, known.check)
 
 
-def all_meant(values: Mapping[str, str]) -> dict[str, str]:
+def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
     """A broker's settings, each as it is meant."""
-    return {name: meant(broker_key(name), value) for name, value in values.items()}
+    return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
 
 
 def topic_key(name: str) -> ConfigKey | None:

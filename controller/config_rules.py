@@ -10,18 +10,25 @@ import re
 from collections.abc import Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, broker_key, group_bounds, meant, usable
-from ottla.controller.image import Image
+from ottla.controller.config_keys import (
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    broker_key,
+    canonical_value,
+    group_bounds,
+    valid_canonical_value,
+)
+from ottla.controller.image import MetadataImage
 from ottla.controller.java_values import parse_integer, parse_list, split, trim
-from ottla.controller.records import CORDONED_SINCE, ELR_VERSION, METADATA_VERSION
+from ottla.controller.records import CORDONED_DIRS_MIN_VERSION, ELR_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_VALUE_BYTES = 32767
 MAX_MATCH_CHARS = 1024
 """Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
 MIN_ISR = "min.insync.replicas"
-REMOTE = "remote.storage.enable"
-CORDONED = "cordoned.log.dirs"
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 _MATCH_KEYS = (
     "client_instance_id",
     "client_id",
@@ -32,7 +39,7 @@ _MATCH_KEYS = (
 )
 
 
-def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
+def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> None:
     """Directories are cordoned while the node runs only where the cluster's level can say so (KIP-1066).
 
     A node's own configuration may name them before: the node heeds it, and nobody else knows.
@@ -40,12 +47,14 @@ def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
     Raises:
         ProtocolError: INVALID_CONFIG.
     """
-    if CORDONED in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_SINCE:
-        why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    if CORDONED_LOG_DIRS in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_DIRS_MIN_VERSION:
+        why = (
+            f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        )
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
 
 
-def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) -> None:
+def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | None]) -> None:
     """With eligible leader replicas the minimum of in-sync replicas is the cluster's: it stays set, and only there.
 
     Raises:
@@ -64,7 +73,7 @@ def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) ->
 def _broker_number(broker: Mapping[str, str], name: str) -> int:
     """Return a setting of the broker; its default where it is unset or invalid."""
     key = broker_key(name)
-    text = usable(key, broker[name]) if name in broker else None
+    text = valid_canonical_value(key, broker[name]) if name in broker else None
     return int(text or BROKER_KEYS[name].default or 0)
 
 
@@ -72,7 +81,7 @@ def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: st
     """Return a setting of a topic as it would be: its own, the broker's or the default."""
     key = TOPIC_KEYS[name]
     if name in values:
-        return int(meant(key, values[name]))
+        return int(canonical_value(key, values[name]))
     assert key.broker_key is not None
     return _broker_number(static, key.broker_key)
 
@@ -93,10 +102,10 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: 
     if least > most:
         why = f"conflict topic config setting {low} ({least}) > {high} ({most})"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
-    if _is_true(values, REMOTE):
+    if _is_true(values, REMOTE_STORAGE_ENABLE):
         why = "Tiered Storage functionality is disabled in the broker."
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} Topic cannot be configured with remote log storage.")
-    if _is_true(existing, REMOTE) and not _is_true(values, "remote.log.delete.on.disable"):
+    if _is_true(existing, REMOTE_STORAGE_ENABLE) and not _is_true(values, "remote.log.delete.on.disable"):
         why = (
             "It is invalid to disable remote storage without deleting remote data. "
             "If you want to keep the remote data and turn to read only, please set "
@@ -108,7 +117,7 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: 
 
 
 def _is_true(values: Mapping[str, str], name: str) -> bool:
-    text = meant(TOPIC_KEYS[name], values.get(name, ""))
+    text = canonical_value(TOPIC_KEYS[name], values.get(name, ""))
     return text == "true"
 
 
@@ -129,7 +138,7 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 
     def current(name: str) -> int:
         if name in values:
-            return int(meant(GROUP_KEYS[name], values[name]))
+            return int(canonical_value(GROUP_KEYS[name], values[name]))
         return _broker_number(broker, f"group.{name}")
 
     for name in _IN_ORDER:

@@ -19,7 +19,7 @@ from ottla.controller.java_values import (
     trim,
 )
 
-Value = int | float | bool | str | list[str]
+ConfigValue = int | float | bool | str | list[str]
 
 
 class ConfigKey(NamedTuple):
@@ -39,7 +39,7 @@ class ConfigKey(NamedTuple):
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _BY_MECHANISM = ("sasl.jaas.config", "connections.max.reauth.ms", "callback.handler.class", "sasl.login.class")
-BITS = {"INT": 32, "LONG": 64, "SHORT": 16}
+INTEGER_BITS = {"INT": 32, "LONG": 64, "SHORT": 16}
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 _HOST_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)]?:([0-9]+)")
 _LISTS = ("list", "some")
@@ -57,7 +57,7 @@ class _Invalid(ValueError):
     """A value that parses and breaks a rule; the message is complete."""
 
 
-def parse(key: ConfigKey, value: str) -> Value:
+def parse(key: ConfigKey, value: str) -> ConfigValue:
     """Return the typed value of a setting; a list without its duplicates where Kafka leaves them out.
 
     Raises:
@@ -66,7 +66,7 @@ def parse(key: ConfigKey, value: str) -> Value:
     text = trim(value)
     match key.type:
         case "INT" | "LONG" | "SHORT":
-            return parse_integer(text, BITS[key.type])
+            return parse_integer(text, INTEGER_BITS[key.type])
         case "DOUBLE":
             return parse_double(text)
         case "BOOLEAN":
@@ -84,7 +84,7 @@ def _is_distinct(key: ConfigKey) -> bool:
     return key.check.partition(":")[0] in _LISTS or "|" in key.check
 
 
-def text_of(value: Value) -> str:
+def to_text(value: ConfigValue) -> str:
     """Return a typed value as ``ConfigDef.convertToString`` writes it."""
     match value:
         case bool():
@@ -96,12 +96,12 @@ def text_of(value: Value) -> str:
     return str(value)
 
 
-def meant(key: ConfigKey | None, value: str) -> str:
+def canonical_value(key: ConfigKey | None, value: str) -> str:
     """Return the canonical text of a value; what does not parse, and what has no known key, stays as it is."""
     if key is None or key.type == "UNKNOWN":
         return value
     try:
-        return text_of(parse(key, value))
+        return to_text(parse(key, value))
     except ValueError:
         return trim(value)
 
@@ -124,25 +124,25 @@ def check_value(key: ConfigKey, value: str) -> str | None:
     return None
 
 
-def _is_class(name: str, value: Value) -> bool:
-    from ottla.controller.known_classes import KNOWN_CLASSES  # few nodes name a class
+def _is_class(name: str, value: ConfigValue) -> bool:
+    from ottla.controller.known_classes import CLASSES_BY_KEY  # few nodes name a class
 
-    return value in KNOWN_CLASSES.get(name, ())
+    return value in CLASSES_BY_KEY.get(name, ())
 
 
-def usable(key: ConfigKey | None, value: str) -> str | None:
+def valid_canonical_value(key: ConfigKey | None, value: str) -> str | None:
     """Return the canonical text of a stored value, or None where it is invalid, so that the default holds."""
     if key is not None and check_value(key, value) is not None:
         return None
-    return meant(key, value)
+    return canonical_value(key, value)
 
 
-def _invalid(key: ConfigKey, value: Value, why: str) -> _Invalid:
-    shown = f"[{', '.join(value)}]" if isinstance(value, list) else text_of(value)
+def _invalid(key: ConfigKey, value: ConfigValue, why: str) -> _Invalid:
+    shown = f"[{', '.join(value)}]" if isinstance(value, list) else to_text(value)
     return _Invalid(f"Invalid value {shown} for configuration {key.name}: {why}")
 
 
-def _check_rule(key: ConfigKey, value: Value) -> None:
+def _check_rule(key: ConfigKey, value: ConfigValue) -> None:
     check = key.check
     if check == "-":
         return

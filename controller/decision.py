@@ -15,33 +15,33 @@ H = TypeVar("H", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Decision:
+class ControllerResult:
     """Records, all of which become visible together, and the answer."""
 
     response: Any
     records: list[Message] = field(default_factory=list)
 
 
-Steps = Generator[None, None, Decision]
+ControllerResultSteps = Generator[None, None, ControllerResult]
 """A decision made in pieces: wherever it yields, other work may go on. The image it reads does not change meanwhile."""
 
-Spend = Callable[[int], None]
+ChargeQuota = Callable[[int], None]
 """Hears how many partitions a change is about to make or remove; raises ProtocolError where those are too many."""
 
 
-def unbounded(count: int) -> None:
+def no_quota(count: int) -> None:
     """Nobody counts what is changed."""
 
 
-PAUSE_EVERY = 100
+YIELD_EVERY = 100
 """So many records or partitions are looked at between two pauses: about a millisecond."""
-READ_EVERY = 16
+YIELD_EVERY_DECODED = 16
 """So many elements of a request's array are read between two pauses: each may have 4 KiB of arrays of its own."""
-SORTED_AT_ONCE = 2048
+SORT_CHUNK = 2048
 """Of what takes longest to compare, tuples and texts made for it, so many take some 3 ms."""
 
 
-def at_once(steps: Generator[None, None, T]) -> T:
+def run_to_end(steps: Generator[None, None, T]) -> T:
     """Do all steps without a pause."""
     while True:
         try:
@@ -51,56 +51,56 @@ def at_once(steps: Generator[None, None, T]) -> T:
             return result
 
 
-def in_order(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
+def sort_steps(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
     """Items sorted as ``sorted`` does, which takes long for many: a few thousand at a time, then joined."""
     every: list[Any] = list(items)
-    if len(every) <= SORTED_AT_ONCE:
+    if len(every) <= SORT_CHUNK:
         every.sort(key=key)
         return every
     parts = []
-    for first in range(0, len(every), SORTED_AT_ONCE):
-        parts.append(sorted(every[first : first + SORTED_AT_ONCE], key=key))
+    for first in range(0, len(every), SORT_CHUNK):
+        parts.append(sorted(every[first : first + SORT_CHUNK], key=key))
         yield
     out: list[T] = []
     for number, item in enumerate(merge(*parts, key=key)):
         out.append(item)
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     return out
 
 
-def named_twice(keys: Iterable[Hashable]) -> Generator[None, None, set[Hashable]]:
+def find_duplicates_steps(keys: Iterable[Hashable]) -> Generator[None, None, set[Hashable]]:
     """What is named more than once."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for number, key in enumerate(keys, 1):
         (twice if key in seen else seen).add(key)
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return twice
 
 
-def gathered(items: Iterable[T]) -> Generator[None, None, list[T]]:
+def collect_steps(items: Iterable[T]) -> Generator[None, None, list[T]]:
     """Items as a list: with pauses, as each of them may have to be made."""
     every: list[T] = []
     for number, item in enumerate(items, 1):
         every.append(item)
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return every
 
 
-def distinct(items: Iterable[H]) -> Generator[None, None, dict[H, None]]:
-    """Items, each once and in order: as `gathered`, where only the distinct ones are to be kept."""
+def collect_distinct_steps(items: Iterable[H]) -> Generator[None, None, dict[H, None]]:
+    """Items, each once and in order: as `collect_steps`, where only the distinct ones are to be kept."""
     every: dict[H, None] = {}
     for number, item in enumerate(items, 1):
         every[item] = None
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return every
 
 
-def firsts(
+def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[int, T, bool] | None]:
     """Every item, and of those named twice the first: with its number from 1, and whether it is named again.
@@ -112,7 +112,7 @@ def firsts(
         at = key(item)
         is_again = at in twice
         if is_again and at in told:
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield None
             continue
         if is_again:
@@ -120,10 +120,10 @@ def firsts(
         yield number, item, is_again
 
 
-class Defaults(NamedTuple):
+class ControllerDefaults(NamedTuple):
     """The node's settings that the controller's rules fall back on."""
 
     num_partitions: int = 1
     replication_factor: int = 1
-    broker: Mapping[str, str] = MappingProxyType({})
+    static_config: Mapping[str, str] = MappingProxyType({})
     """What was set in this node's configuration."""

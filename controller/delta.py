@@ -9,61 +9,61 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.decision import PAUSE_EVERY, in_order
-from ottla.controller.image import RESOURCE_BROKER, Image, Topic
+from ottla.controller.decision import YIELD_EVERY, sort_steps
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage, TopicImage
 
-NOTHING: frozenset[Any] = frozenset()
+NO_CHANGES: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDelta:
     """One topic that was touched. Removed and made again under its name, it has another id in ``new``."""
 
-    old: Topic | None
+    old: TopicImage | None
     """None: there was no topic of this name."""
-    new: Topic | None
+    new: TopicImage | None
     """None: there is none any more."""
     partitions: frozenset[int]
     """Numbers of the partitions in ``new`` that were made or changed; all of them where ``new`` is another topic."""
 
     @property
-    def same(self) -> bool:
+    def is_same_topic(self) -> bool:
         """Whether it is one topic before and after."""
         return self.old is not None and self.new is not None and self.old.id == self.new.id
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class MetadataDelta:
     """What was touched between two images. What is named here need not differ; what differs is named."""
 
     topics: Mapping[str, TopicDelta] = field(default_factory=dict)
-    configs: frozenset[tuple[int, str]] = NOTHING
+    configs: frozenset[tuple[int, str]] = NO_CHANGES
     """(resource type, name) of what has other settings."""
-    brokers: frozenset[int] = NOTHING
-    controllers: frozenset[int] = NOTHING
+    brokers: frozenset[int] = NO_CHANGES
+    controllers: frozenset[int] = NO_CHANGES
     features: bool = False
     producer_ids: bool = False
-    others: frozenset[tuple[Any, ...]] = NOTHING
-    """Keys of ``Image.others``: what a carried record (acl, scram, token, quota) is about."""
+    others: frozenset[tuple[Any, ...]] = NO_CHANGES
+    """Keys of ``MetadataImage.others``: what a carried record (acl, scram, token, quota) is about."""
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing was touched."""
-        return self == Delta()
+        return self == MetadataDelta()
 
-    def made(self) -> Iterator[Topic]:
+    def created_topics(self) -> Iterator[TopicImage]:
         """Topics that were not there before under their id."""
-        return (t.new for t in self.topics.values() if t.new is not None and not t.same)
+        return (t.new for t in self.topics.values() if t.new is not None and not t.is_same_topic)
 
-    def removed(self) -> Iterator[Topic]:
+    def deleted_topics(self) -> Iterator[TopicImage]:
         """Topics that are not there any more under their id."""
-        return (t.old for t in self.topics.values() if t.old is not None and not t.same)
+        return (t.old for t in self.topics.values() if t.old is not None and not t.is_same_topic)
 
     @staticmethod
-    def everything(image: Image) -> Delta:
+    def from_empty(image: MetadataImage) -> MetadataDelta:
         """From nothing to an image: what a listener hears first."""
         topics = sorted(image.topics.items())
-        return Delta(
+        return MetadataDelta(
             {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in topics},
             frozenset(image.configs),
             frozenset(image.brokers),
@@ -74,11 +74,11 @@ class Delta:
         )
 
 
-def between(old: Image, new: Image) -> Generator[None, None, Delta]:
+def compare_images(old: MetadataImage, new: MetadataImage) -> Generator[None, None, MetadataDelta]:
     """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
     topics: dict[str, TopicDelta] = {}
-    for number, name in enumerate((yield from in_order({*old.topics, *new.topics})), 1):
-        if number % PAUSE_EVERY == 0:
+    for number, name in enumerate((yield from sort_steps({*old.topics, *new.topics})), 1):
+        if number % YIELD_EVERY == 0:
             yield
         before, after = old.topics.get(name), new.topics.get(name)
         if before == after:
@@ -87,7 +87,7 @@ def between(old: Image, new: Image) -> Generator[None, None, Delta]:
         there = {} if after is None else after.partitions
         changed = frozenset(n for n, partition in there.items() if known.get(n) != partition)
         topics[name] = TopicDelta(before, after, changed)
-    return Delta(
+    return MetadataDelta(
         topics,
         _changed(old.configs, new.configs) | {place for place in new.configs if place[0] == RESOURCE_BROKER},
         _changed(old.brokers, new.brokers),
@@ -102,5 +102,5 @@ def _changed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> frozenset[Any]:
     return frozenset(key for key in {*old, *new} if old.get(key) != new.get(key))
 
 
-Listener = Callable[[Image, Delta], None]
+MetadataListener = Callable[[MetadataImage, MetadataDelta], None]
 """Hears of each publication: the newest committed image, and what it changed."""

@@ -5,7 +5,7 @@ Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 
 
 from __future__ import annotations
 
-from ottla.controller.image import Image, Partition
+from ottla.controller.image import MetadataImage, PartitionRegistration
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import ZERO_UUID
 
@@ -13,31 +13,31 @@ MIGRATING = ZERO_UUID
 UNASSIGNED = bytes(15) + b"\x01"
 
 
-def default_directory(log_dirs: list[bytes]) -> bytes:
+def default_directory_id(log_dirs: list[bytes]) -> bytes:
     """Where a broker's next replica goes: known where it has but one directory, else the broker will say."""
     if not log_dirs:
         return MIGRATING
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
 
 
-def directory_of(partition: Partition, broker_id: int) -> bytes:
+def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
     """The directory of a broker's replica, or one of the ids that stand for none."""
     if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
         return partition.directories[partition.replicas.index(broker_id)]
     return MIGRATING
 
 
-def is_online(partition: Partition, broker: m.RegisterBrokerRecord) -> bool:
+def is_replica_online(partition: PartitionRegistration, broker: m.RegisterBrokerRecord) -> bool:
     """Whether a broker's replica lies in a directory the broker can use, as far as is known."""
-    found = directory_of(partition, broker.broker_id)
+    found = directory_id_of(partition, broker.broker_id)
     return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs
 
 
-def offline_replicas(image: Image, partition: Partition) -> list[int]:
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
     """Replicas that do not serve: their broker is fenced or unknown, or their directory has failed."""
     out = []
     for broker_id in partition.replicas:
         broker = image.brokers.get(broker_id)
-        if broker is None or broker.fenced or not is_online(partition, broker):
+        if broker is None or broker.fenced or not is_replica_online(partition, broker):
             out.append(broker_id)
     return out

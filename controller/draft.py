@@ -12,39 +12,39 @@ from typing import Any
 from immutables import MapMutation
 from msgspec.structs import replace as changed_record
 
-from ottla.controller.acl import rule_of
-from ottla.controller.decision import PAUSE_EVERY, at_once, in_order
-from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.acl import acl_from_record
+from ottla.controller.decision import YIELD_EVERY, run_to_end, sort_steps
+from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.image import (
     NO_LEADER_CHANGE,
     RESOURCE_TOPIC,
-    Image,
-    Partition,
-    Topic,
-    changed,
-    partition_of,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+    merge_partition_change,
+    partition_from_record,
 )
-from ottla.controller.persistent import Changing, Numbered, as_map
+from ottla.controller.persistent import IntMapBuilder, PersistentIntMap, to_hash_trie
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
 _TRIES = ("topics", "topic_names", "configs", "others", "acls")
 
 
-class Draft:
+class ImageBuilder:
     """Takes records; gives the image they make (`image`, at any time) and what they touched (`delta`)."""
 
-    def __init__(self, base: Image) -> None:
+    def __init__(self, base: MetadataImage) -> None:
         self.base = base
         self._tries: dict[str, MapMutation[Any, Any]] = {}
-        self._small: dict[str, dict[Any, Any]] = {}
+        self._dicts: dict[str, dict[Any, Any]] = {}
         self._producer_ids = base.next_producer_id
-        self._partitions: dict[str, Changing[Partition]] = {}
+        self._partitions: dict[str, IntMapBuilder[PartitionRegistration]] = {}
         """Of topics whose partitions changed since the last image was taken."""
         self._touched: dict[str, set[int]] = {}
-        self._forgetting: Mapping[str, Topic] | None = None
+        self._elr_reset_topics: Mapping[str, TopicImage] | None = None
         """The topics of when all were to forget their eligible leaders: done as one is touched, else with the image."""
-        self._has_forgotten: set[str] = set()
+        self._elr_reset_done: set[str] = set()
         """Which of them need not any more."""
         self._configs: set[tuple[int, str]] = set()
         self._values: dict[tuple[int, str], dict[str, str]] = {}
@@ -57,46 +57,46 @@ class Draft:
     def _trie(self, name: str) -> MapMutation[Any, Any]:
         """One of the image's tries, to be changed."""
         if name not in self._tries:
-            self._tries[name] = as_map(getattr(self.base, name)).mutate()
+            self._tries[name] = to_hash_trie(getattr(self.base, name)).mutate()
         return self._tries[name]
 
     def _copy(self, name: str) -> dict[Any, Any]:
         """One of the image's small maps, copied before its first change."""
-        if name not in self._small:
-            self._small[name] = dict(getattr(self.base, name))
-        return self._small[name]
+        if name not in self._dicts:
+            self._dicts[name] = dict(getattr(self.base, name))
+        return self._dicts[name]
 
-    def image(self, offset: int, epoch: int) -> Image:
+    def image(self, offset: int, epoch: int) -> MetadataImage:
         """The image as of ``offset``. More may be taken in afterwards; this image stays as it is."""
-        return at_once(self.imaging(offset, epoch))
+        return run_to_end(self.image_steps(offset, epoch))
 
-    def imaging(self, offset: int, epoch: int) -> Generator[None, None, Image]:
+    def image_steps(self, offset: int, epoch: int) -> Generator[None, None, MetadataImage]:
         """Make the image as of ``offset``; pauses after each hundred topics. Nothing is taken in meanwhile."""
-        yield from self._forget_the_rest()
+        yield from self._reset_remaining_elr()
         for number, (name, partitions) in enumerate(self._partitions.items(), 1):
             topics = self._trie("topics")
-            topics[name] = replace(topics[name], partitions=partitions.finished())
-            if number % PAUSE_EVERY == 0:
+            topics[name] = replace(topics[name], partitions=partitions.build())
+            if number % YIELD_EVERY == 0:
                 yield
         self._partitions.clear()
         self._values.clear()  # they are the image's from now on
         tries = {name: mutation.finish() for name, mutation in self._tries.items()}
         image = replace(
-            self.base, offset=offset, epoch=epoch, next_producer_id=self._producer_ids, **tries, **self._small
+            self.base, offset=offset, epoch=epoch, next_producer_id=self._producer_ids, **tries, **self._dicts
         )
         self._tries = {name: trie.mutate() for name, trie in tries.items()}
-        self._small = {name: dict(values) for name, values in self._small.items()}
+        self._dicts = {name: dict(values) for name, values in self._dicts.items()}
         return image
 
-    def delta(self, image: Image) -> Delta:
+    def delta(self, image: MetadataImage) -> MetadataDelta:
         """What was touched between the base and ``image``, the last one taken."""
-        return at_once(self.comparing(image))
+        return run_to_end(self.delta_steps(image))
 
-    def comparing(self, image: Image) -> Generator[None, None, Delta]:
+    def delta_steps(self, image: MetadataImage) -> Generator[None, None, MetadataDelta]:
         """Make the delta to ``image``; pauses after each hundred topics."""
         topics: dict[str, TopicDelta] = {}
         for number, (name, numbers) in enumerate(self._touched.items(), 1):
-            if number % PAUSE_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield
             old, new = self.base.topics.get(name), image.topics.get(name)
             if new is None:
@@ -105,7 +105,7 @@ class Draft:
                 numbers = set(new.partitions)
             if old is not None or new is not None:
                 topics[name] = TopicDelta(old, new, frozenset(numbers))
-        return Delta(
+        return MetadataDelta(
             topics,
             frozenset(self._configs),
             frozenset(self._brokers),
@@ -115,37 +115,37 @@ class Draft:
             frozenset(self._others),
         )
 
-    def take(self, record: Message) -> None:
+    def replay(self, record: Message) -> None:
         """Take in one record; one of an area we do not know changes nothing."""
-        method = _TAKE.get(type(record))
+        method = _REPLAY.get(type(record))
         if method is not None:
             method(self, record)
 
     def _topic(self, record: m.TopicRecord) -> None:
-        self._trie("topics")[record.name] = Topic(record.name, record.topic_id)
+        self._trie("topics")[record.name] = TopicImage(record.name, record.topic_id)
         self._trie("topic_names")[record.topic_id] = record.name
         self._partitions.pop(record.name, None)
         self._touched.setdefault(record.name, set())
 
-    def _partitions_of(self, topic_id: bytes) -> tuple[Changing[Partition], set[int]] | None:
+    def _partitions_of(self, topic_id: bytes) -> tuple[IntMapBuilder[PartitionRegistration], set[int]] | None:
         """The partitions of a topic to be changed, and the numbers of those touched so far."""
         name = self._trie("topic_names").get(topic_id)
         if name is None:
             return None
-        if self._forgetting is not None and name not in self._has_forgotten:
-            at_once(self._forget_eligible(name))
+        if self._elr_reset_topics is not None and name not in self._elr_reset_done:
+            run_to_end(self._reset_topic_elr(name))
         partitions = self._partitions.get(name)
         if partitions is None:
-            known: Mapping[int, Partition] = self._trie("topics")[name].partitions
-            numbered = known if isinstance(known, Numbered) else Numbered(known.items())
-            partitions = self._partitions[name] = numbered.changing()
+            known: Mapping[int, PartitionRegistration] = self._trie("topics")[name].partitions
+            numbered = known if isinstance(known, PersistentIntMap) else PersistentIntMap(known.items())
+            partitions = self._partitions[name] = numbered.builder()
         return partitions, self._touched.setdefault(name, set())
 
     def _partition(self, record: m.PartitionRecord) -> None:
         found = self._partitions_of(record.topic_id)
         if found is not None:
             partitions, touched = found
-            partitions[record.partition_id] = partition_of(record)
+            partitions[record.partition_id] = partition_from_record(record)
             touched.add(record.partition_id)
 
     def _partition_change(self, record: m.PartitionChangeRecord) -> None:
@@ -154,7 +154,7 @@ class Draft:
             partitions, touched = found
             old = partitions.get(record.partition_id)
             if old is not None:
-                partitions[record.partition_id] = changed(old, record)
+                partitions[record.partition_id] = merge_partition_change(old, record)
                 touched.add(record.partition_id)
 
     def _remove_topic(self, record: m.RemoveTopicRecord) -> None:
@@ -171,30 +171,30 @@ class Draft:
     def _clear_elr(self, record: m.ClearElrRecord) -> None:
         """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
         if record.topic_name:
-            at_once(self._forget_eligible(record.topic_name))
+            run_to_end(self._reset_topic_elr(record.topic_name))
             return
-        self._forgetting, self._has_forgotten = self._trie("topics").finish(), set()
-        self._tries["topics"] = as_map(self._forgetting).mutate()
+        self._elr_reset_topics, self._elr_reset_done = self._trie("topics").finish(), set()
+        self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
 
-    def _forget_the_rest(self) -> Generator[None, None, None]:
+    def _reset_remaining_elr(self) -> Generator[None, None, None]:
         """What is still to be forgotten of all topics, in the order of their names."""
-        if self._forgetting is None:
+        if self._elr_reset_topics is None:
             return
         seen = 0
-        for name in (yield from in_order(self._forgetting)):
-            for _ in self._forget_eligible(name) if name not in self._has_forgotten else (None,):
+        for name in (yield from sort_steps(self._elr_reset_topics)):
+            for _ in self._reset_topic_elr(name) if name not in self._elr_reset_done else (None,):
                 seen += 1
-                if seen % PAUSE_EVERY == 0:
+                if seen % YIELD_EVERY == 0:
                     yield
-        self._forgetting = None
+        self._elr_reset_topics = None
 
-    def _forget_eligible(self, name: str) -> Generator[None, None, None]:
+    def _reset_topic_elr(self, name: str) -> Generator[None, None, None]:
         """What a topic's partitions are to forget; one step for each of them."""
-        self._has_forgotten.add(name)
+        self._elr_reset_done.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
         if topic is None:
             return
-        known = topic.partitions if changing is None else changing.finished()
+        known = topic.partitions if changing is None else changing.build()
         for number, p in known.items():
             if p.elr or p.last_known_elr:
                 forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
@@ -254,42 +254,42 @@ class Draft:
         self._copy("controllers")[record.controller_id] = record
         self._controllers.add(record.controller_id)
 
-    def _ids(self, record: m.ProducerIdsRecord) -> None:
+    def _producer_ids_record(self, record: m.ProducerIdsRecord) -> None:
         self._producer_ids = record
 
-    def _carry(self, record: Message) -> None:
-        about = _about(record)
+    def _store_other(self, record: Message) -> None:
+        about = _other_record_key(record)
         self._trie("others")[about] = record
         self._others.add(about)
 
-    def _drop(self, record: Message) -> None:
-        about = _about(record)
+    def _remove_other(self, record: Message) -> None:
+        about = _other_record_key(record)
         self._trie("others").pop(about, None)
         self._others.add(about)
 
     def _acl(self, record: m.AccessControlEntryRecord) -> None:
-        self._forget_rule(record)
-        self._trie("acls")[rule_of(record)] = record.id
-        self._carry(record)
+        self._remove_acl_id(record)
+        self._trie("acls")[acl_from_record(record)] = record.id
+        self._store_other(record)
 
     def _remove_acl(self, record: m.RemoveAccessControlEntryRecord) -> None:
-        self._forget_rule(record)
-        self._drop(record)
+        self._remove_acl_id(record)
+        self._remove_other(record)
 
-    def _forget_rule(self, record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> None:
+    def _remove_acl_id(self, record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> None:
         """What stood under an id is no rule any more, unless another id has it too."""
-        old = self._trie("others").get(_about(record))
-        if old is not None and self._trie("acls").get(rule_of(old)) == record.id:
-            del self._trie("acls")[rule_of(old)]
+        old = self._trie("others").get(_other_record_key(record))
+        if old is not None and self._trie("acls").get(acl_from_record(old)) == record.id:
+            del self._trie("acls")[acl_from_record(old)]
 
     def _quota(self, record: m.ClientQuotaRecord) -> None:
         if record.remove:
-            self._drop(record)
+            self._remove_other(record)
         else:
-            self._carry(record)
+            self._store_other(record)
 
 
-def _about(record: Any) -> tuple[Any, ...]:
+def _other_record_key(record: Any) -> tuple[Any, ...]:
     """What a carried record is about: a later one about the same thing replaces or removes it."""
     match record:
         case m.AccessControlEntryRecord() | m.RemoveAccessControlEntryRecord():
@@ -305,24 +305,24 @@ def _about(record: Any) -> tuple[Any, ...]:
             raise AssertionError(record)
 
 
-_TAKE: dict[type[Message], Any] = {
-    m.TopicRecord: Draft._topic,
-    m.PartitionRecord: Draft._partition,
-    m.PartitionChangeRecord: Draft._partition_change,
-    m.RemoveTopicRecord: Draft._remove_topic,
-    m.ClearElrRecord: Draft._clear_elr,
-    m.ConfigRecord: Draft._config,
-    m.FeatureLevelRecord: Draft._feature,
-    m.RegisterBrokerRecord: Draft._register_broker,
-    m.BrokerRegistrationChangeRecord: Draft._change_broker,
-    m.UnregisterBrokerRecord: Draft._unregister_broker,
-    m.RegisterControllerRecord: Draft._register_controller,
-    m.ProducerIdsRecord: Draft._ids,
-    m.AccessControlEntryRecord: Draft._acl,
-    m.RemoveAccessControlEntryRecord: Draft._remove_acl,
-    m.UserScramCredentialRecord: Draft._carry,
-    m.RemoveUserScramCredentialRecord: Draft._drop,
-    m.DelegationTokenRecord: Draft._carry,
-    m.RemoveDelegationTokenRecord: Draft._drop,
-    m.ClientQuotaRecord: Draft._quota,
+_REPLAY: dict[type[Message], Any] = {
+    m.TopicRecord: ImageBuilder._topic,
+    m.PartitionRecord: ImageBuilder._partition,
+    m.PartitionChangeRecord: ImageBuilder._partition_change,
+    m.RemoveTopicRecord: ImageBuilder._remove_topic,
+    m.ClearElrRecord: ImageBuilder._clear_elr,
+    m.ConfigRecord: ImageBuilder._config,
+    m.FeatureLevelRecord: ImageBuilder._feature,
+    m.RegisterBrokerRecord: ImageBuilder._register_broker,
+    m.BrokerRegistrationChangeRecord: ImageBuilder._change_broker,
+    m.UnregisterBrokerRecord: ImageBuilder._unregister_broker,
+    m.RegisterControllerRecord: ImageBuilder._register_controller,
+    m.ProducerIdsRecord: ImageBuilder._producer_ids_record,
+    m.AccessControlEntryRecord: ImageBuilder._acl,
+    m.RemoveAccessControlEntryRecord: ImageBuilder._remove_acl,
+    m.UserScramCredentialRecord: ImageBuilder._store_other,
+    m.RemoveUserScramCredentialRecord: ImageBuilder._remove_other,
+    m.DelegationTokenRecord: ImageBuilder._store_other,
+    m.RemoveDelegationTokenRecord: ImageBuilder._remove_other,
+    m.ClientQuotaRecord: ImageBuilder._quota,
 }

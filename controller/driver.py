@@ -18,22 +18,31 @@ from typing import Any
 import trio
 
 from ottla.controller import startup
-from ottla.controller.decision import Defaults, Spend, unbounded
-from ottla.controller.delta import Delta, Listener
-from ottla.controller.image import Image
-from ottla.controller.loader import Loader
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.pacing import paced
-from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, GROW, IDLE, RECOVER, RETRY_MS, Chore
+from ottla.controller.decision import ChargeQuota, ControllerDefaults, no_quota
+from ottla.controller.delta import MetadataDelta, MetadataListener
+from ottla.controller.image import MetadataImage
+from ottla.controller.loader import MetadataLoader
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.pacing import run_yielding
+from ottla.controller.periodic import (
+    ERROR_RETRY_MS,
+    EXPAND_INTERNAL_TOPICS,
+    FENCE_STALE_BROKERS,
+    PERIODIC_TASKS,
+    REPEAT_DELAY_MS,
+    REPLACE_LOST_REPLICAS,
+    WRITE_NO_OP_RECORD,
+    PeriodicTask,
+)
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
+from ottla.controller.raft.machine import RaftStateMachine
+from ottla.controller.raft.shell import RaftDriver
+from ottla.controller.raft.store import IncompatibleQuorum, MetadataLogConfig, MetadataStore
 from ottla.controller.records import METADATA_VERSION
-from ottla.controller.snapshotting import Snapshotting
-from ottla.controller.ticket import Ticket
-from ottla.controller.turns import Turns
+from ottla.controller.snapshotting import SnapshotGenerator
+from ottla.controller.ticket import PendingRequest
+from ottla.controller.turns import RequestProcessor
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
@@ -42,23 +51,23 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 
-RESIGN_S = 0.5
+RESIGN_TIMEOUT_S = 0.5
 """How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
 
 Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
 time sees soon enough that this node's port refuses.
 """
 
-RESOURCES_S = 0.1
+SHORTAGE_RETRY_S = 0.1
 """Before the next attempt of a controller that is short of descriptors or memory."""
 
-OF_OTHERS = (FENCE_STALE, GROW, RECOVER)
+TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
 """Chores that look after other brokers than this node's."""
 
-__all__ = ["Controller", "NotOurQuorum", "Ticket"]
+__all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 
 
-class Controller:
+class QuorumController:
     """A node's part in the quorum: voter or observer, and now and then the active controller."""
 
     def __init__(
@@ -66,7 +75,7 @@ class Controller:
         env: Env,
         directory: LogDirectory,
         identity: MetaProperties,
-        defaults: Defaults,
+        defaults: ControllerDefaults,
         fail: Callable[[OSError], None],
         quorum: QuorumConfig,
     ) -> None:
@@ -77,35 +86,35 @@ class Controller:
         self._quorum = quorum
         self.incarnation_id = env.uuid()
         """Of this process, as a registered controller."""
-        self.machine = ControllerMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
+        self.machine = ControllerStateMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
         self.machine.static_voters = tuple(node_id for node_id, _ in quorum.static_voters)
-        self.listeners: list[Listener] = []
+        self.listeners: list[MetadataListener] = []
         """Called with the image and its delta after each commit, before the answers leave."""
-        settings = StoreSettings.of(defaults.broker)
+        settings = MetadataLogConfig.from_config(defaults.static_config)
         self._store = MetadataStore(env.disk, directory.path, identity, env.now_ms(), settings)
-        self._loader = Loader(self.machine, self._store)
-        self._raft: Raft
-        self._turns: Turns
-        self._snapshotting: Snapshotting | None = None
+        self._loader = MetadataLoader(self.machine, self._store)
+        self._raft: RaftDriver
+        self._request_processor: RequestProcessor
+        self._snapshot_generator: SnapshotGenerator | None = None
         """What writes snapshots, once one is due: most starts see none."""
-        self._active = -1
+        self._active_epoch = -1
         """The epoch in which this node is the active controller; -1 while it is not."""
-        self._resume_at = 0
+        self._resume_offset = 0
         """Every record below must be seen before this node decides again."""
-        self._waiting: list[Ticket] = []
-        self._bell = trio.Event()
-        self._seen = False
+        self._waiting: list[PendingRequest] = []
+        self._wakeup = trio.Event()
+        self._has_published = False
         """Whether listeners have heard of anything yet: the first thing they hear of is everything."""
         self._ready = trio.Event()
         self._published = trio.Event()
-        self._stopped: Exception | None = None
+        self._stop_reason: Exception | None = None
         """Why nothing is decided any more."""
         self._nursery: trio.Nursery
 
     # ------------------------------------------------------------------ what others see
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed image."""
         return self.machine.image
 
@@ -122,7 +131,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller, and ready to decide."""
-        return self._active >= 0 and self._stopped is None and self._raft.led_epoch == self._active
+        return self._active_epoch >= 0 and self._stop_reason is None and self._raft.led_epoch == self._active_epoch
 
     @property
     def leader_id(self) -> int:
@@ -135,7 +144,7 @@ class Controller:
         return self._raft.machine.epoch
 
     @property
-    def raft(self) -> RaftMachine:
+    def raft(self) -> RaftStateMachine:
         """The quorum as it is known here: to be looked at."""
         return self._raft.machine
 
@@ -163,51 +172,51 @@ class Controller:
             NotOurQuorum: this node is no part of the quorum, or the metadata version is not known to it.
             CorruptFile, WireError: the metadata cannot be read.
         """
-        self._loader.begin()
+        self._loader.load_initial_snapshot()
         env, store = self._env, self._store
-        self._raft = Raft(env, store, self._identity, self._quorum, self._lose, self._ring)
-        self._turns = Turns(env, self.machine, self._raft, self._loader, self._publish)
+        self._raft = RaftDriver(env, store, self._identity, self._quorum, self._on_disk_failure, self._wake)
+        self._request_processor = RequestProcessor(env, self.machine, self._raft, self._loader, self._publish)
 
     async def run(self) -> None:
         """Live until cancelled, or until the disk fails. What goes wrong behind an append is raised from here."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._raft.run)
-            for chore in CHORES:
-                nursery.start_soon(self._now_and_then, chore)
-            while self._stopped is None:
-                await self._bell.wait()
-                self._bell = trio.Event()
-                await self._go_on()
+            for chore in PERIODIC_TASKS:
+                nursery.start_soon(self._run_periodic_task, chore)
+            while self._stop_reason is None:
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+                await self._process_events()
 
-    async def ready(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until the image is as new as the leader's was when it was found; alone, until this node is active."""
         await self._ready.wait()
 
-    def _ring(self) -> None:
-        self._bell.set()
+    def _wake(self) -> None:
+        self._wakeup.set()
 
-    async def _go_on(self) -> None:
+    async def _process_events(self) -> None:
         """There is news of the quorum, or somebody waits."""
         raft = self._raft
         try:
-            if self._active not in (-1, raft.led_epoch):
-                self._retire()
-            if self._active < 0:
+            if self._active_epoch not in (-1, raft.led_epoch):
+                self._deactivate()
+            if self._active_epoch < 0:
                 await self._loader.catch_up(raft.high_watermark)
                 led = raft.led_epoch
-                if led >= 0 and self._loader.position >= max(raft.epoch_start + 1, self._resume_at):
+                if led >= 0 and self._loader.position >= max(raft.epoch_start_offset + 1, self._resume_offset):
                     await self._activate(led)
                 elif led < 0:
-                    await self._follow()
+                    await self._follow_leader()
             waiting, self._waiting = self._waiting, []
             if waiting:
                 self.machine.kraft_version = self.kraft_version
-                await self._turns.take(waiting)
+                await self._request_processor.process(waiting)
         except ProtocolError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
                 raise
-            self._retire()
+            self._deactivate()
         except OSError as error:
             if is_passing(error) and error is not raft.failure:
                 await self._wait_for_resources(error)
@@ -222,93 +231,93 @@ class Controller:
         As on a loss of leadership what was not committed is forgotten here, and whoever waits asks again.
         """
         logger.warning("controller %d is short of resources, retrying: %s", self.node_id, error)
-        self._resume_at = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
-        self._retire()
-        await self._env.sleep(RESOURCES_S)
+        self._resume_offset = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
+        self._deactivate()
+        await self._env.sleep(SHORTAGE_RETRY_S)
 
-    async def _follow(self) -> None:
+    async def _follow_leader(self) -> None:
         """What others have committed is seen here, once this node has caught up with the leader."""
         raft, machine = self._raft, self.machine
         if not self._ready.is_set():
-            if raft.leader_goal < 0 or self._loader.position < raft.leader_goal:
+            if raft.catch_up_offset < 0 or self._loader.position < raft.catch_up_offset:
                 return
-            if METADATA_VERSION not in machine.latest.features:
+            if METADATA_VERSION not in machine.latest_image.features:
                 return
-        if machine.latest is not machine.image:
+        if machine.latest_image is not machine.image:
             await self._publish()
         self._ready.set()
 
     async def _activate(self, epoch: int) -> None:
         """All that is older than this node's epoch was taken in: write the first records, and decide from now on."""
-        turns, machine = self._turns, self.machine
+        turns, machine = self._request_processor, self.machine
         turns.epoch = epoch
         machine.kraft_version = self.kraft_version
-        if machine.latest is not machine.image:
+        if machine.latest_image is not machine.image:
             await self._publish()
         path, here = self._directory.path, self._quorum.endpoints
-        for records in startup.first_records(machine, self._env, path, self._identity, here, self.incarnation_id):
+        for records in startup.activation_records(machine, self._env, path, self._identity, here, self.incarnation_id):
             await turns.append(records)
             await turns.commit()
-        machine.activated(self._env.monotonic_ms(), self.node_id)
-        self._active = epoch
+        machine.activate(self._env.monotonic_ms(), self.node_id)
+        self._active_epoch = epoch
         logger.info("controller %d is active in epoch %d", self.node_id, epoch)
-        self._tell_published()
+        self._notify_published()
         self._ready.set()
 
-    def _retire(self) -> None:
+    def _deactivate(self) -> None:
         """Leadership is gone: what is not known to be committed is forgotten, and whoever waits asks elsewhere."""
-        if self._active >= 0:
+        if self._active_epoch >= 0:
             logger.info("controller %d is not active any more", self.node_id)
-        self._active = -1
+        self._active_epoch = -1
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
         for ticket in waiting:
             ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
-        self._ring()
+        self._wake()
 
     async def _publish(self) -> None:
-        image, delta = await paced(self.machine.publishing())
-        if not self._seen:
-            self._seen = True
-            delta = Delta.everything(image) if self.listeners else delta
+        image, delta = await run_yielding(self.machine.publish_steps())
+        if not self._has_published:
+            self._has_published = True
+            delta = MetadataDelta.from_empty(image) if self.listeners else delta
         for listener in self.listeners:
             try:
                 listener(image, delta)
             except OSError:  # of a listener's own files; the metadata directory has no part in it
                 logger.exception("a listener of the metadata failed at offset %d", image.offset)
-        self._tell_published()
-        if not self.machine.in_transaction and self._store.wants_snapshot(self._env.now_ms()):
-            if self._snapshotting is None:
-                self._snapshotting = Snapshotting(self._env, self._store, self._raft, self._lose)
-            self._snapshotting.consider(image, self._nursery)
+        self._notify_published()
+        if not self.machine.in_transaction and self._store.is_snapshot_due(self._env.now_ms()):
+            if self._snapshot_generator is None:
+                self._snapshot_generator = SnapshotGenerator(self._env, self._store, self._raft, self._on_disk_failure)
+            self._snapshot_generator.maybe_generate(image, self._nursery)
 
-    def _tell_published(self) -> None:
+    def _notify_published(self) -> None:
         self._published.set()
         self._published = trio.Event()
 
-    def _is_needed(self, chore: Chore) -> bool:
+    def _is_needed(self, chore: PeriodicTask) -> bool:
         """Whether there is anything a chore could look after: a node alone stays idle."""
         image = self.image
-        if chore is IDLE:
+        if chore is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}
-            return bool(others) or not self._raft.is_alone
-        return chore not in OF_OTHERS or any(broker_id != self.node_id for broker_id in image.brokers)
+            return bool(others) or not self._raft.is_sole_voter
+        return chore not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
-    async def _now_and_then(self, chore: Chore) -> None:
+    async def _run_periodic_task(self, chore: PeriodicTask) -> None:
         """One chore, for as long as this node lives; its time begins anew with each activation."""
-        every_ms = chore.every_ms(self.machine.defaults.broker)
+        every_ms = chore.period_ms(self.machine.defaults.static_config)
         wait_ms = every_ms
         while every_ms > 0:
             while not (self.is_active and self._is_needed(chore)):
                 await self._published.wait()
                 wait_ms = every_ms
-            epoch = self._active
+            epoch = self._active_epoch
             await self._env.sleep(wait_ms / 1000)
             wait_ms = every_ms
-            if self._active != epoch:
+            if self._active_epoch != epoch:
                 continue
             try:
-                wait_ms = AGAIN_MS if await self.submit(chore) else every_ms
+                wait_ms = REPEAT_DELAY_MS if await self.submit(chore) else every_ms
             except OSError:
                 continue  # the node is gone
             except AssertionError:
@@ -317,35 +326,35 @@ class Controller:
                 if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
                     continue  # leadership is gone
                 logger.exception("could not %s, and try again later", chore.name)
-                wait_ms = RETRY_MS
+                wait_ms = ERROR_RETRY_MS
 
     # ------------------------------------------------------------------ requests
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R276)."""
-        self.machine.leases.heard(broker_id, broker_epoch, self._env.monotonic_ms())
+        self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
-    def hand_in(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Ticket:
+    def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
         """Hand in a request or event; the ticket gets its answer. ``spend`` counts what it changes."""
-        ticket = Ticket(request, version, spend)
-        if self._stopped is not None:
-            ticket.fail(self._stopped)
+        ticket = PendingRequest(request, version, spend)
+        if self._stop_reason is not None:
+            ticket.fail(self._stop_reason)
         elif not self.is_active:
             ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
         else:
             self._waiting.append(ticket)
-            self._ring()
+            self._wake()
         return ticket
 
-    async def submit(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Any:
+    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
         """Hand in a request or event and wait for its answer: everything it changed is committed by then.
 
         Raises:
-            ProtocolError, OSError: as `Ticket.wait`.
+            ProtocolError, OSError: as `PendingRequest.wait`.
         """
-        return await self.hand_in(request, version, spend).wait()
+        return await self.enqueue(request, version, spend).wait()
 
-    async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
+    async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
         """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
         module = import_module("ottla.controller.raft.answering")  # a node alone does without
         cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
@@ -354,28 +363,28 @@ class Controller:
 
     # ------------------------------------------------------------------ end
 
-    def _lose(self, error: OSError) -> None:
+    def _on_disk_failure(self, error: OSError) -> None:
         """The disk failed: what is on it now is not known, and nothing may be decided on top of it."""
         self._stop(error)
         self._fail(error)
 
     def _stop(self, why: Exception) -> None:
         """Nothing is decided any more: what was not committed never was, and whoever waits is told."""
-        self._stopped = why
+        self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
         for ticket in waiting:
             ticket.fail(why)
-        self._ring()
+        self._wake()
 
     async def resign(self) -> None:
         """Hand the leadership of the quorum over, as a clean stop does (R210); alone there is nobody to take it."""
-        if self._raft.led_epoch < 0 or self._raft.is_alone:
+        if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
             return
-        self._raft.hand_in(events.Resign())
-        with self._env.timeout(RESIGN_S):
+        self._raft.enqueue(events.Resign())
+        with self._env.timeout(RESIGN_TIMEOUT_S):
             while self.leader_id in (-1, self.node_id):
-                await self._raft.changed()
+                await self._raft.wait_for_change()
 
     def close(self) -> None:
         """Flush and close the metadata log, as a clean stop does. Nothing else may go on."""

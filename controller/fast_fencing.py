@@ -15,32 +15,32 @@ from errno import ECONNREFUSED
 from typing import NamedTuple
 
 from ottla.controller import heartbeats
-from ottla.controller.decision import Decision, Steps
-from ottla.controller.image import Image
-from ottla.controller.leases import Leases
+from ottla.controller.decision import ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
+from ottla.controller.leases import BrokerHeartbeatTracker
 
 
-class Gone(NamedTuple):
+class BrokerConnectionRefused(NamedTuple):
     """A probe of a broker's port was refused; its answer is whether the broker was fenced for it."""
 
     broker_id: int
     broker_epoch: int
-    probed_at_ms: float
+    probe_started_ms: float
     """When the probe began, of the monotonic clock."""
 
 
-def refuses(error: OSError) -> bool:
+def is_connection_refused(error: OSError) -> bool:
     """Whether a probe failed because nobody listens there: not for want of a way, a name or time."""
     return error.errno == ECONNREFUSED
 
 
-class Probes:
+class BrokerProbes:
     """Which processes of brokers a probe has reached. Every controller keeps it, active or not."""
 
     def __init__(self) -> None:
         self._reached: dict[int, int] = {}
 
-    def reached(self, broker_id: int, broker_epoch: int) -> None:
+    def record_reached(self, broker_id: int, broker_epoch: int) -> None:
         """A probe was let in."""
         self._reached[broker_id] = broker_epoch
 
@@ -48,25 +48,33 @@ class Probes:
         """Whether a probe was let in since this registration."""
         return self._reached.get(broker_id) == broker_epoch
 
-    def wanted(self, image: Image) -> list[int]:
+    def brokers_to_probe(self, image: MetadataImage) -> list[int]:
         """Brokers to be probed now and then until they are reached: those that serve."""
         serving = (b for b in image.brokers.values() if not b.fenced)
         return sorted(b.broker_id for b in serving if not self.has_reached(b.broker_id, b.broker_epoch))
 
 
-def is_gone(image: Image, leases: Leases, probes: Probes, gone: Gone) -> bool:
+def is_broker_process_gone(
+    image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
+) -> bool:
     """Whether a refusal ends a lease."""
     broker = image.brokers.get(gone.broker_id)
     if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
         return False
-    heard = leases.last_heard(gone.broker_id, gone.broker_epoch)
-    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (heard is None or heard <= gone.probed_at_ms)
+    heard = leases.last_contact_ms(gone.broker_id, gone.broker_epoch)
+    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (heard is None or heard <= gone.probe_started_ms)
 
 
-def fence_gone(image: Image, leases: Leases, probes: Probes, gone: Gone, static: Mapping[str, str]) -> Steps:
+def fence_refused_broker(
+    image: MetadataImage,
+    leases: BrokerHeartbeatTracker,
+    probes: BrokerProbes,
+    gone: BrokerConnectionRefused,
+    static: Mapping[str, str],
+) -> ControllerResultSteps:
     """Fence a broker that is plainly gone, and end its lease: it may register again at once."""
-    if not is_gone(image, leases, probes, gone):
-        return Decision(False)
-    fenced = yield from heartbeats.fence(image, gone.broker_id, static)
-    leases.end(gone.broker_id, gone.broker_epoch)
-    return Decision(True, fenced.records)
+    if not is_broker_process_gone(image, leases, probes, gone):
+        return ControllerResult(False)
+    fenced = yield from heartbeats.fence_broker(image, gone.broker_id, static)
+    leases.remove(gone.broker_id, gone.broker_epoch)
+    return ControllerResult(True, fenced.records)

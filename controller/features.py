@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, gathered, in_order
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.decision import YIELD_EVERY, ControllerResult, ControllerResultSteps, collect_steps, sort_steps
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
@@ -45,7 +45,7 @@ def _invalid(name: str, level: int, why: str) -> _Refused:
     return _Refused(f"Invalid update version {level} for feature {name}. {why}")
 
 
-class Deciding(NamedTuple):
+class FeatureUpdateContext(NamedTuple):
     """The controller that decides, and whom it must hear of first."""
 
     node_id: int
@@ -64,7 +64,7 @@ def _check_range(name: str, level: int, who: str, low: int, high: int) -> None:
         raise _invalid(name, level, f"{who} only supports versions {only}")
 
 
-def _check_supported(name: str, level: int, image: Image, me: Deciding) -> None:
+def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
     """Raise unless this controller, every broker and every other controller know a level (R283)."""
     _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
     for broker_id, broker in sorted(image.brokers.items()):
@@ -79,7 +79,7 @@ def _check_supported(name: str, level: int, image: Image, me: Deciding) -> None:
             raise _invalid(name, level, f"controller {node_id} has not registered, and may not support this feature")
 
 
-def _check(name: str, level: int, current: int, kind: int, image: Image, me: Deciding) -> None:
+def _check(name: str, level: int, current: int, kind: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
     """Raise unless a feature may go from its current level to another one."""
     if kind not in tuple(UpgradeType):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -109,16 +109,16 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
         raise _Refused(what + why)
 
 
-def _records(image: Image, levels: dict[str, int], min_isr: str) -> Generator[None, None, list[Message]]:
+def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Generator[None, None, list[Message]]:
     """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
     out: list[Message] = []
     for name, level in levels.items():
         if name == KRAFT_VERSION or image.features.get(name, 0) == level:
             continue
         if name == ELR_VERSION and level > 0:
-            places = yield from in_order(image.configs)
+            places = yield from sort_steps(image.configs)
             for number, (kind, resource) in enumerate(places, 1):
-                if number % PAUSE_EVERY == 0:
+                if number % YIELD_EVERY == 0:
                     yield
                 values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
@@ -129,12 +129,14 @@ def _records(image: Image, levels: dict[str, int], min_isr: str) -> Generator[No
     return out
 
 
-def refused(error: ErrorCode, why: str) -> Decision:
+def reject_update(error: ErrorCode, why: str) -> ControllerResult:
     """No level moves."""
-    return Decision(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
+    return ControllerResult(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
 
 
-def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: int, me: Deciding) -> Steps:
+def update_features(
+    image: MetadataImage, request: uf.UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
+) -> ControllerResultSteps:
     """Check every update against what the ones before it made of the levels; write them all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, uf.FeatureUpdateKey] = {}
@@ -145,21 +147,23 @@ def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: in
             unknown = name
         if name in SUPPORTED_FEATURES or name == unknown:
             wanted[name] = update
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     try:
         for number, (name, update) in enumerate(wanted.items(), 1):
-            if number % PAUSE_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield
             # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
             levels[name] = update.max_version_level
     except _Refused as error:
-        return refused(ErrorCode.INVALID_UPDATE_VERSION, str(error))
+        return reject_update(ErrorCode.INVALID_UPDATE_VERSION, str(error))
     rows: list[uf.UpdatableFeatureResult] = []
     if version < 2:
-        rows = yield from gathered(uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates)
+        rows = yield from collect_steps(
+            uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates
+        )
     response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
     records = yield from _records(image, levels, me.min_isr)
-    return Decision(response, [] if request.validate_only else records)
+    return ControllerResult(response, [] if request.validate_only else records)

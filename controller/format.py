@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.controller.levels import RELEASES, starting_levels
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.levels import RELEASES, bootstrap_feature_levels
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.records import KRAFT_VERSION, METADATA_VERSION
-from ottla.controller.snapshots import Snapshot, SnapshotId, head_of, list_snapshots, snapshot_bytes, write_snapshot
+from ottla.controller.snapshots import (
+    SnapshotContents,
+    SnapshotId,
+    encode_snapshot,
+    list_snapshots,
+    read_snapshot_header,
+    write_snapshot,
+)
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, LogDirectory, MetaProperties
 from ottla.wire.messages import control_records as ctl
@@ -26,25 +33,25 @@ from ottla.world.disk import PRIVATE_DIR, PRIVATE_FILE
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 
-class CannotFormat(Exception):
+class StorageFormatError(Exception):
     """A directory cannot be formatted like that; the message is one line for the user. Nothing was changed."""
 
 
-class Voter(NamedTuple):
+class InitialVoter(NamedTuple):
     """A controller that votes from the beginning."""
 
     id: int
     directory_id: bytes
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ListenerEndpoint, ...]
 
 
-class Plan(NamedTuple):
+class FormatPlan(NamedTuple):
     """What directories are made."""
 
     node_id: int
     cluster_id: str
     levels: Mapping[str, int]
-    voters: tuple[Voter, ...] = ()
+    voters: tuple[InitialVoter, ...] = ()
     """Written into the metadata directory; empty: they are fixed by the settings, or come from the leader."""
     credentials: tuple[Message, ...] = ()
     """SCRAM credentials there are from the beginning (KIP-900)."""
@@ -55,7 +62,7 @@ class Plan(NamedTuple):
         return next((v.directory_id for v in self.voters if v.id == self.node_id), None)
 
 
-def parse_voter(text: str, listener: str) -> Voter:
+def parse_voter(text: str, listener: str) -> InitialVoter:
     """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address stands in brackets.
 
     Raises:
@@ -67,12 +74,14 @@ def parse_voter(text: str, listener: str) -> Voter:
     try:
         if not (at and colon and host and number.isdecimal() and port.isdecimal() and int(port) <= 65535):
             raise ValueError
-        return Voter(int(number), uuid_from_string(directory), (Endpoint(listener, host.strip("[]"), int(port)),))
+        return InitialVoter(
+            int(number), uuid_from_string(directory), (ListenerEndpoint(listener, host.strip("[]"), int(port)),)
+        )
     except ValueError:
-        raise CannotFormat(f"{text.strip()!r} is no controller: write ID@HOST:PORT:DIRECTORY_ID") from None
+        raise StorageFormatError(f"{text.strip()!r} is no controller: write ID@HOST:PORT:DIRECTORY_ID") from None
 
 
-def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
+def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
     """``--initial-controllers``: voters with commas between, each node once; ordered by id.
 
     Raises:
@@ -81,13 +90,13 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
     voters = sorted(parse_voter(x, listener) for x in text.split(",") if x.strip())
     ids = [v.id for v in voters]
     if not ids or len(set(ids)) != len(ids):
-        raise CannotFormat(f"{text}: " + ("a node is named twice" if ids else "name a controller"))
+        raise StorageFormatError(f"{text}: " + ("a node is named twice" if ids else "name a controller"))
     return tuple(voters)
 
 
 def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
     """The feature levels a new cluster starts with; the newest, where nothing else is asked for."""
-    levels = starting_levels(None, {}, dynamic_quorum=True) if levels is None else levels
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True) if levels is None else levels
     others = sorted(x for x in levels if x not in (METADATA_VERSION, KRAFT_VERSION))
     return [m.FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
 
@@ -96,22 +105,22 @@ def format_directory(
     directory: LogDirectory,
     node_id: int,
     cluster_id: str | None,
-    controller: Endpoint,
+    controller: ListenerEndpoint,
     now_ms: int,
     new_id: Callable[[], bytes],
     credentials: tuple[Message, ...] = (),
 ) -> MetaProperties:
     """Format the directory of a node that is a quorum of its own; ``cluster_id`` None makes a new cluster."""
     cluster = cluster_id or uuid_to_string(new_id())
-    voter = Voter(node_id, new_id(), (controller,))
-    plan = Plan(node_id, cluster, starting_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
+    voter = InitialVoter(node_id, new_id(), (controller,))
+    plan = FormatPlan(node_id, cluster, bootstrap_feature_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
     return _format(directory, directory, plan, now_ms, new_id)
 
 
 def format_directories(
     directories: Sequence[LogDirectory],
     metadata: LogDirectory,
-    plan: Plan,
+    plan: FormatPlan,
     now_ms: int,
     new_id: Callable[[], bytes],
     *,
@@ -130,19 +139,19 @@ def format_directories(
             new.append(directory)
             continue
         if (identity.cluster_id, identity.node_id) != (plan.cluster_id, plan.node_id):
-            raise CannotFormat(
+            raise StorageFormatError(
                 f"{directory.path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
                 f"not to node {plan.node_id} of {plan.cluster_id}"
             )
         if not ignore_formatted:
-            raise CannotFormat(f"{directory.path} is formatted already; --ignore-formatted passes over it")
+            raise StorageFormatError(f"{directory.path} is formatted already; --ignore-formatted passes over it")
     for directory in new:
         _format(directory, metadata, plan, now_ms, new_id)
     release = RELEASES[plan.levels[METADATA_VERSION]]
     return [f"Formatting {_kind(d, metadata, plan)} {d.path} with {METADATA_VERSION} {release}." for d in new]
 
 
-def _kind(directory: LogDirectory, metadata: LogDirectory, plan: Plan) -> str:
+def _kind(directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan) -> str:
     """The name Kafka's tool has for such a directory."""
     if directory is not metadata:
         return "data directory"
@@ -152,11 +161,11 @@ def _kind(directory: LogDirectory, metadata: LogDirectory, plan: Plan) -> str:
 
 
 def _format(
-    directory: LogDirectory, metadata: LogDirectory, plan: Plan, now_ms: int, new_id: Callable[[], bytes]
+    directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan, now_ms: int, new_id: Callable[[], bytes]
 ) -> MetaProperties:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     directory.create()
-    raw = snapshot_bytes(Snapshot([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
+    raw = encode_snapshot(SnapshotContents([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
     write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=PRIVATE_FILE)
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)
@@ -166,18 +175,18 @@ def _format(
     return identity
 
 
-def _write_voters(directory: LogDirectory, plan: Plan, now_ms: int) -> None:
+def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> None:
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
     both = ctl.KRaftVersionFeature(0, 1)
     rows = [
         ctl.VotersRecordVoter(v.id, v.directory_id, [ctl.Endpoint(*x) for x in v.endpoints], both) for v in plan.voters
     ]
-    first = Snapshot([], plan.levels[KRAFT_VERSION], ctl.VotersRecord(0, rows), now_ms)
+    first = SnapshotContents([], plan.levels[KRAFT_VERSION], ctl.VotersRecord(0, rows), now_ms)
     disk.makedirs(path, PRIVATE_DIR)
-    write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", snapshot_bytes(first, 0, now_ms))
+    write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", encode_snapshot(first, 0, now_ms))
 
 
-def known_voters(directory: LogDirectory) -> tuple[Voter, ...] | None:
+def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
     """The voters as a formatted directory's newest snapshot has them; None where no snapshot is.
 
     It is what the node was told last before it wrote that snapshot: good for where to listen, not for who decides.
@@ -187,13 +196,13 @@ def known_voters(directory: LogDirectory) -> tuple[Voter, ...] | None:
         return None
     for snapshot in reversed(list_snapshots(disk, path)):
         try:
-            voters = head_of(disk, f"{path}/{snapshot.file_name}").voters
+            voters = read_snapshot_header(disk, f"{path}/{snapshot.file_name}").voters
         except CorruptFile:
             continue  # the store says more of it when it reads all
         return tuple(_read_voter(v) for v in (() if voters is None else voters.voters))
     return None
 
 
-def _read_voter(row: ctl.VotersRecordVoter) -> Voter:
-    endpoints = tuple(Endpoint(x.name, x.host, x.port) for x in row.endpoints)
-    return Voter(row.voter_id, row.voter_directory_id, endpoints)
+def _read_voter(row: ctl.VotersRecordVoter) -> InitialVoter:
+    endpoints = tuple(ListenerEndpoint(x.name, x.host, x.port) for x in row.endpoints)
+    return InitialVoter(row.voter_id, row.voter_directory_id, endpoints)

@@ -14,9 +14,9 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.controller.acl import Acl
-from ottla.controller.decision import in_order
-from ottla.controller.persistent import Numbered
+from ottla.controller.acl import StandardAcl
+from ottla.controller.decision import sort_steps
+from ottla.controller.persistent import PersistentIntMap
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
@@ -30,7 +30,7 @@ RESOURCE_GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRegistration:
     """Where a partition's replicas are, who leads, who is in sync."""
 
     replicas: tuple[int, ...]
@@ -47,16 +47,16 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicImage:
     """A topic and its partitions by number."""
 
     name: str
     id: bytes
-    partitions: Mapping[int, Partition] = field(default_factory=Numbered)
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=PersistentIntMap)
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class MetadataImage:
     """Everything the controller knows, as of ``offset`` (the last record taken in).
 
     What there may be thousands of is in tries (`persistent`); brokers, controllers and features are few and copied.
@@ -64,7 +64,7 @@ class Image:
 
     offset: int = -1
     epoch: int = 0
-    topics: Mapping[str, Topic] = field(default_factory=Map)
+    topics: Mapping[str, TopicImage] = field(default_factory=Map)
     topic_names: Mapping[bytes, str] = field(default_factory=Map)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=Map)
     features: Mapping[str, int] = field(default_factory=dict)
@@ -73,21 +73,21 @@ class Image:
     next_producer_id: m.ProducerIdsRecord | None = None
     others: Mapping[Any, Message] = field(default_factory=Map)
     """Records of areas that are few rules and many records (ACLs, quotas, SCRAM, tokens), by what they are about."""
-    acls: Mapping[Acl, bytes] = field(default_factory=Map)
+    acls: Mapping[StandardAcl, bytes] = field(default_factory=Map)
     """The access rules among them, with their ids."""
 
-    def address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+    def broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """Where a broker listens under that name; None where it is not registered, or has none such."""
         known = self.brokers.get(broker_id)
         ends = () if known is None else known.end_points
         return next(((end.host, end.port) for end in ends if end.name == listener), None)
 
-    def live_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+    def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """The same, and None also where it is fenced."""
         known = self.brokers.get(broker_id)
-        return None if known is None or known.fenced else self.address(broker_id, listener)
+        return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """The topic with that id."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
@@ -96,14 +96,14 @@ class Image:
         """What was set for a resource; defaults are not in it."""
         return self.configs.get((resource_type, name), {})
 
-    def unfenced(self) -> list[int]:
+    def unfenced_brokers(self) -> list[int]:
         """Ids of the brokers that may lead, in order."""
         return sorted(i for i, b in self.brokers.items() if not b.fenced and not b.in_controlled_shutdown)
 
 
-def partition_of(record: m.PartitionRecord) -> Partition:
+def partition_from_record(record: m.PartitionRecord) -> PartitionRegistration:
     """A partition as its first record describes it."""
-    return Partition(
+    return PartitionRegistration(
         tuple(record.replicas),
         tuple(record.isr),
         record.leader,
@@ -118,31 +118,31 @@ def partition_of(record: m.PartitionRecord) -> Partition:
     )
 
 
-def _pick(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
+def _replaced_or_kept(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
     return old if new is None else tuple(new)
 
 
-def changed(old: Partition, record: m.PartitionChangeRecord) -> Partition:
+def merge_partition_change(old: PartitionRegistration, record: m.PartitionChangeRecord) -> PartitionRegistration:
     """A partition after a change record; absent fields keep what was (``PartitionRegistration.merge``)."""
     leader, epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
         leader, epoch = record.leader, old.leader_epoch + 1
-    return Partition(
-        _pick(record.replicas, old.replicas),
-        _pick(record.isr, old.isr),
+    return PartitionRegistration(
+        _replaced_or_kept(record.replicas, old.replicas),
+        _replaced_or_kept(record.isr, old.isr),
         leader,
         epoch,
         old.partition_epoch + 1,
-        _pick(record.directories, old.directories),
-        _pick(record.removing_replicas, old.removing),
-        _pick(record.adding_replicas, old.adding),
+        _replaced_or_kept(record.directories, old.directories),
+        _replaced_or_kept(record.removing_replicas, old.removing),
+        _replaced_or_kept(record.adding_replicas, old.adding),
         old.recovering if record.leader_recovery_state < 0 else record.leader_recovery_state,
-        _pick(record.eligible_leader_replicas, old.elr),
-        _pick(record.last_known_elr, old.last_known_elr),
+        _replaced_or_kept(record.eligible_leader_replicas, old.elr),
+        _replaced_or_kept(record.last_known_elr, old.last_known_elr),
     )
 
 
-def partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Partition]]:
+def partitions_on_broker(image: MetadataImage, broker_id: int) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
     """The partitions a broker has a replica of: (topic id, number, partition)."""
     for topic in image.topics.values():
         for number, partition in topic.partitions.items():
@@ -150,29 +150,29 @@ def partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Pa
                 yield topic.id, number, partition
 
 
-def records_of(image: Image) -> Iterator[Message]:
+def image_records(image: MetadataImage) -> Iterator[Message]:
     """The records that make this image from nothing, in the order Kafka's snapshots have them.
 
     Within it by name or number: tries are in an order of each process's own, and files are to be the same.
     """
-    return (record for record in told_slowly(image) if record is not None)
+    return (record for record in image_records_yielding(image) if record is not None)
 
 
-def told_slowly(image: Image) -> Iterator[Message | None]:
-    """As `records_of`; None where other work may go on, which putting very many in order takes."""
+def image_records_yielding(image: MetadataImage) -> Iterator[Message | None]:
+    """As `image_records`; None where other work may go on, which putting very many in order takes."""
     for name, level in _features_first(image.features):
         yield m.FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))
     yield from (image.controllers[number] for number in sorted(image.controllers))
-    for topic_name in (yield from in_order(image.topics)):
+    for topic_name in (yield from sort_steps(image.topics)):
         topic = image.topics[topic_name]
         yield m.TopicRecord(topic.name, topic.id)
         for number, p in topic.partitions.items():
             yield partition_record(topic.id, number, p)
-    for kind, name in (yield from in_order(image.configs)):
+    for kind, name in (yield from sort_steps(image.configs)):
         for key, value in image.configs[kind, name].items():
             yield m.ConfigRecord(kind, name, key, value)
-    for about in (yield from in_order(image.others, repr)):
+    for about in (yield from sort_steps(image.others, repr)):
         yield image.others[about]
     if image.next_producer_id is not None:
         yield image.next_producer_id
@@ -183,7 +183,7 @@ def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 
-def partition_record(topic_id: bytes, number: int, p: Partition) -> m.PartitionRecord:
+def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> m.PartitionRecord:
     """The record that makes a partition as it is."""
     return m.PartitionRecord(
         number,

@@ -7,7 +7,7 @@ Source: ``ConfigDef.defineInternal`` in the classes that ``KafkaConfig`` joins, 
 
 from __future__ import annotations
 
-from ottla.controller.broker_keys import BrokerKey, parse_table
+from ottla.controller.broker_keys import BrokerConfigKey, parse_table
 
 _INTERNAL = """
 remote.log.index.file.cache.ttl.ms LONG LOW static -1.. 900000
@@ -37,5 +37,5 @@ follower.replication.throttled.rate LONG MEDIUM dynamic 0.. 9223372036854775807
 replica.alter.log.dirs.io.max.bytes.per.second LONG MEDIUM dynamic 0.. 9223372036854775807
 """
 
-INTERNAL_BROKER_KEYS: dict[str, BrokerKey] = parse_table(_INTERNAL)
-QUOTA_KEYS: dict[str, BrokerKey] = parse_table(_QUOTAS)
+INTERNAL_BROKER_KEYS: dict[str, BrokerConfigKey] = parse_table(_INTERNAL)
+QUOTA_KEYS: dict[str, BrokerConfigKey] = parse_table(_QUOTAS)

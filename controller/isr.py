@@ -9,40 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps
-from ottla.controller.image import NO_LEADER_CHANGE, Image, Partition, changed
-from ottla.controller.leadership import rules_of
-from ottla.controller.partition_change import RECOVERING, change
-from ottla.controller.places import may_lead
+from ottla.controller.decision import YIELD_EVERY, YIELD_EVERY_DECODED, ControllerResult, ControllerResultSteps
+from ottla.controller.image import NO_LEADER_CHANGE, MetadataImage, PartitionRegistration, merge_partition_change
+from ottla.controller.leadership import topic_change_rules
+from ottla.controller.partition_change import LEADER_RECOVERING, build_partition_change
+from ottla.controller.places import leader_acceptor
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.schema import Message
 
-_RECOVERY_STATES = (0, RECOVERING)
+_RECOVERY_STATES = (0, LEADER_RECOVERING)
 _ANY_EPOCH = -1
 
 
-def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]) -> Steps:
+def alter_partition(
+    image: MetadataImage, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]
+) -> ControllerResultSteps:
     """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
     if not request.topics:
-        return Decision(ap.AlterPartitionResponse())
+        return ControllerResult(ap.AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Decision(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return ControllerResult(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     response = ap.AlterPartitionResponse()
     records: list[Message] = []
     seen = 0
     for wanted in request.topics:
         seen += 1
-        if seen % READ_EVERY == 0:
+        if seen % YIELD_EVERY_DECODED == 0:
             yield
         topic = image.topic_by_id(wanted.topic_id)
-        rules = rules_of(image, static, topic) if topic is not None else None
+        rules = topic_change_rules(image, static, topic) if topic is not None else None
         rows = ap.AlterPartitionResponseTopicData(wanted.topic_id)
         response.topics.append(rows)
         for asked in wanted.partitions:
             seen += 1
-            if seen % PAUSE_EVERY == 0:
+            if seen % YIELD_EVERY == 0:
                 yield
             row = ap.AlterPartitionResponsePartitionData(asked.partition_index)
             rows.partitions.append(row)
@@ -58,19 +60,23 @@ def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: in
                 continue
             assert p is not None
             at, isr = (topic.id, asked.partition_index), [i.broker_id for i in asked.new_isr_with_epochs]
-            record = change(at, p, may_lead(image, p), rules, isr=isr, recovery=asked.leader_recovery_state)
+            record = build_partition_change(
+                at, p, leader_acceptor(image, p), rules, isr=isr, recovery=asked.leader_recovery_state
+            )
             if record is not None:
                 records.append(record)
-                p = changed(p, record)
+                p = merge_partition_change(p, record)
                 if record.leader not in (request.broker_id, NO_LEADER_CHANGE):
                     row.error_code = ErrorCode.NEW_LEADER_ELECTED
                     continue
             row.leader_id, row.leader_epoch, row.isr = p.leader, p.leader_epoch, list(p.isr)
             row.leader_recovery_state, row.partition_epoch = p.recovering, p.partition_epoch
-    return Decision(response, records)
+    return ControllerResult(response, records)
 
 
-def _error(image: Image, sender: int, p: Partition | None, asked: ap.AlterPartitionRequestPartitionData) -> ErrorCode:
+def _error(
+    image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: ap.AlterPartitionRequestPartitionData
+) -> ErrorCode:
     """In Kafka's order (R291). A sender that knows more than this image does has a newer controller."""
     if p is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -87,14 +93,14 @@ def _error(image: Image, sender: int, p: Partition | None, asked: ap.AlterPartit
         return ErrorCode.INVALID_REQUEST
     if asked.leader_recovery_state not in _RECOVERY_STATES:
         return ErrorCode.INVALID_REQUEST
-    if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or p.recovering != RECOVERING):
+    if asked.leader_recovery_state == LEADER_RECOVERING and (len(isr) > 1 or p.recovering != LEADER_RECOVERING):
         return ErrorCode.INVALID_REQUEST
     if not all(_is_eligible(image, member) for member in asked.new_isr_with_epochs):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _is_eligible(image: Image, member: ap.BrokerState) -> bool:
+def _is_eligible(image: MetadataImage, member: ap.BrokerState) -> bool:
     broker = image.brokers.get(member.broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 _SECURITY = "org.apache.kafka.common.security."
 _BEARER = f"{_SECURITY}oauthbearer."
 
-KNOWN_CLASSES: dict[str, tuple[str, ...]] = {
+CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
     "principal.builder.class": (f"{_SECURITY}authenticator.DefaultKafkaPrincipalBuilder",),
     "ssl.engine.factory.class": (f"{_SECURITY}ssl.DefaultSslEngineFactory",),
     "sasl.server.callback.handler.class": (
@@ -39,7 +39,7 @@ KNOWN_CLASSES: dict[str, tuple[str, ...]] = {
 }
 """Settings of type CLASS. One that is missing here may name no class at all."""
 
-NAMED_CLASSES: dict[str, tuple[str, ...]] = {
+STARTUP_CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
     "metric.reporters": ("org.apache.kafka.common.metrics.JmxReporter",),
     "kafka.metrics.reporters": (),
     "replica.selector.class": (

@@ -7,48 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 
-from ottla.controller.config_keys import topic_key, usable
-from ottla.controller.decision import PAUSE_EVERY, in_order
-from ottla.controller.directories import is_online
-from ottla.controller.image import NO_LEADER, RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic
-from ottla.controller.partition_change import Rules, change
+from ottla.controller.config_keys import topic_key, valid_canonical_value
+from ottla.controller.decision import YIELD_EVERY, sort_steps
+from ottla.controller.directories import is_replica_online
+from ottla.controller.image import (
+    NO_LEADER,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from ottla.controller.partition_change import PartitionChangeRules, build_partition_change
 from ottla.controller.records import ELR_VERSION
 from ottla.wire.schema import Message
 
-NOBODY = -1
+NO_BROKER_ID = -1
 MIN_ISR = "min.insync.replicas"
-UNCLEAN = "unclean.leader.election.enable"
+UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
-def setting(image: Image, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
+def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
     """A topic's effective setting: its own, the cluster's, the node's, Kafka's."""
     key = topic_key(name)
     for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
-        text = usable(key, values[name]) if name in values else None
+        text = valid_canonical_value(key, values[name]) if name in values else None
         if text is not None:
             return text
     return default
 
 
-def rules_of(image: Image, static: Mapping[str, str], topic: Topic) -> Rules:
+def topic_change_rules(image: MetadataImage, static: Mapping[str, str], topic: TopicImage) -> PartitionChangeRules:
     """What holds for a topic's partitions; no minimum is above the number of replicas (of partition 0)."""
     first = topic.partitions.get(0)
-    minimum = int(setting(image, static, topic.name, MIN_ISR, "1"))
-    return Rules(
+    minimum = int(effective_topic_config(image, static, topic.name, MIN_ISR, "1"))
+    return PartitionChangeRules(
         min(minimum, len(first.replicas)) if first is not None else minimum,
         image.features.get(ELR_VERSION, 0) > 0,
-        setting(image, static, topic.name, UNCLEAN, "false") == "true",
+        effective_topic_config(image, static, topic.name, UNCLEAN_LEADER_ELECTION_ENABLE, "false") == "true",
     )
 
 
-def partition_changes(
-    image: Image,
+def leader_and_isr_updates(
+    image: MetadataImage,
     static: Mapping[str, str],
-    affected: Callable[[Partition], bool],
+    affected: Callable[[PartitionRegistration], bool],
     *,
-    leaves: int = NOBODY,
-    comes: int = NOBODY,
-    lost: int = NOBODY,
+    leaves: int = NO_BROKER_ID,
+    comes: int = NO_BROKER_ID,
+    lost: int = NO_BROKER_ID,
 ) -> Generator[None, None, list[Message]]:
     """One record for each affected partition that changes.
 
@@ -64,28 +71,32 @@ def partition_changes(
 
     out: list[Message] = []
     seen = 0
-    for name in (yield from in_order(image.topics)):
+    for name in (yield from sort_steps(image.topics)):
         topic = image.topics[name]
-        rules: Rules | None = None
+        rules: PartitionChangeRules | None = None
         for number, p in topic.partitions.items():
             seen += 1
-            if seen % PAUSE_EVERY == 0:
+            if seen % YIELD_EVERY == 0:
                 yield
             if not affected(p):
                 continue
-            rules = rules or rules_of(image, static, topic)
+            rules = rules or topic_change_rules(image, static, topic)
             isr = [i for i in p.isr if i not in (leaves, lost)]
 
-            def may_lead(broker_id: int, p: Partition = p) -> bool:
-                return is_alive(broker_id) and broker_id in p.replicas and is_online(p, image.brokers[broker_id])
+            def may_lead(broker_id: int, p: PartitionRegistration = p) -> bool:
+                return (
+                    is_alive(broker_id) and broker_id in p.replicas and is_replica_online(p, image.brokers[broker_id])
+                )
 
-            record = change((topic.id, number), p, may_lead, rules, isr=isr, lost=() if lost == NOBODY else (lost,))
+            record = build_partition_change(
+                (topic.id, number), p, may_lead, rules, isr=isr, lost=() if lost == NO_BROKER_ID else (lost,)
+            )
             if record is not None:
                 out.append(record)
     return out
 
 
-def leads_something(image: Image, broker_id: int) -> Generator[None, None, bool]:
+def leads_any_partition(image: MetadataImage, broker_id: int) -> Generator[None, None, bool]:
     """Whether a broker leads any partition."""
     seen = 0
     for topic in image.topics.values():
@@ -93,11 +104,11 @@ def leads_something(image: Image, broker_id: int) -> Generator[None, None, bool]
             if p.leader == broker_id:
                 return True
             seen += 1
-            if seen % (10 * PAUSE_EVERY) == 0:
+            if seen % (10 * YIELD_EVERY) == 0:
                 yield
     return False
 
 
-def is_leaderless(p: Partition) -> bool:
+def is_leaderless(p: PartitionRegistration) -> bool:
     """Whether nobody leads it."""
     return p.leader == NO_LEADER

@@ -43,11 +43,11 @@ _NEEDS = {(ELR_VERSION, 1): 23}
 """The metadata.version a level cannot do without."""
 
 
-class BadLevel(Exception):
+class InvalidFeatureLevel(Exception):
     """No cluster can start like that; the message is one line for the user."""
 
 
-def release_level(text: str) -> int:
+def metadata_version_of_release(text: str) -> int:
     """The metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
 
     Raises:
@@ -56,11 +56,11 @@ def release_level(text: str) -> int:
     name = ".".join(text.split(".")[:2])
     found = [level for level, release in RELEASES.items() if name in (release, release.partition("-")[0])]
     if not found:
-        raise BadLevel(f"no release {text!r} to start with; there are {', '.join(RELEASES.values())}")
+        raise InvalidFeatureLevel(f"no release {text!r} to start with; there are {', '.join(RELEASES.values())}")
     return max(found)
 
 
-def starting_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
+def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
     """Feature levels for a new cluster, metadata.version and kraft.version among them; level 0 is named too.
 
     ``chosen`` are the user's; what is not chosen is what the release has. The voters of a dynamic quorum are records.
@@ -69,24 +69,28 @@ def starting_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_q
         BadLevel: a level nobody knows, or two that do not go together.
     """
     if release is not None and METADATA_VERSION in chosen:
-        raise BadLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
-    metadata = release_level(release) if release is not None else chosen.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+        raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
+    metadata = (
+        metadata_version_of_release(release)
+        if release is not None
+        else chosen.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+    )
     if metadata not in RELEASES:
-        raise BadLevel(f"{METADATA_VERSION} {metadata} is not one of {min(RELEASES)} to {max(RELEASES)}")
+        raise InvalidFeatureLevel(f"{METADATA_VERSION} {metadata} is not one of {min(RELEASES)} to {max(RELEASES)}")
     out = {METADATA_VERSION: metadata, KRAFT_VERSION: chosen.get(KRAFT_VERSION, int(dynamic_quorum))}
     for name, steps in _SINCE.items():
         out[name] = max((level for level, since in steps.items() if since <= metadata), default=0)
     for name, level in chosen.items():
         if name not in SUPPORTED_FEATURES:
-            raise BadLevel(f"no feature {name!r}; there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+            raise InvalidFeatureLevel(f"no feature {name!r}; there are {', '.join(sorted(SUPPORTED_FEATURES))}")
         low, high = SUPPORTED_FEATURES[name]
         if not (0 if name != METADATA_VERSION else low) <= level <= high:
-            raise BadLevel(f"feature {name} has no level {level}; it goes to {high}")
+            raise InvalidFeatureLevel(f"feature {name} has no level {level}; it goes to {high}")
         out[name] = level
     for (name, level), needed in _NEEDS.items():
         if out[name] >= level and metadata < needed:
-            raise BadLevel(f"feature {name} at {level} needs {METADATA_VERSION} {needed}")
+            raise InvalidFeatureLevel(f"feature {name} at {level} needs {METADATA_VERSION} {needed}")
     if out[KRAFT_VERSION] != int(dynamic_quorum):
         why = "the voters are fixed by controller.quorum.voters" if not dynamic_quorum else "the voters are records"
-        raise BadLevel(f"{KRAFT_VERSION} cannot be {out[KRAFT_VERSION]}: {why}")
+        raise InvalidFeatureLevel(f"{KRAFT_VERSION} cannot be {out[KRAFT_VERSION]}: {why}")
     return out

@@ -6,23 +6,23 @@ Source: ``MetadataLoader.java``, ``QuorumController.QuorumMetaLogListener`` (apa
 from __future__ import annotations
 
 from ottla.controller import startup
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.pacing import paced, slowly
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.pacing import iterate_yielding, run_yielding
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.records import messages
+from ottla.controller.records import decode_batch
 
 
-class Loader:
+class MetadataLoader:
     """How far the machine's image reaches into the log."""
 
-    def __init__(self, machine: ControllerMachine, store: MetadataStore) -> None:
+    def __init__(self, machine: ControllerStateMachine, store: MetadataStore) -> None:
         self._machine = machine
         self._store = store
         self.position = 0
         """Every record below is in the machine."""
         self._generation = 0
 
-    def begin(self) -> None:
+    def load_initial_snapshot(self) -> None:
         """Take in the snapshot that this start begins from.
 
         Raises:
@@ -33,25 +33,25 @@ class Loader:
             machine.replay(-1, record)
         store.snapshot.records = []
         self.position = store.snapshot_id.end_offset
-        machine.appended(self.position - 1, store.snapshot_id.epoch)
+        machine.complete_append(self.position - 1, store.snapshot_id.epoch)
         machine.publish()
-        startup.check_level(machine.image)
+        startup.check_metadata_version(machine.image)
 
-    async def start_over(self) -> None:
+    async def reload_snapshot(self) -> None:
         """Take in the snapshot that took the log's place.
 
         Raises:
             NotOurQuorum: its metadata.version is not known here.
         """
         machine, store = self._machine, self._store
-        self._generation, snapshot, name = store.generation, store.snapshot, store.snapshot_id
-        machine.start_over()
-        async for record in slowly(snapshot.records):
+        self._generation, snapshot, name = store.snapshot_generation, store.snapshot, store.snapshot_id
+        machine.reset_for_snapshot()
+        async for record in iterate_yielding(snapshot.records):
             machine.replay(-1, record)
-        await paced(machine.appending(name.end_offset - 1, name.epoch))
+        await run_yielding(machine.complete_append_steps(name.end_offset - 1, name.epoch))
         snapshot.records = []
         self.position = name.end_offset
-        startup.check_level(machine.latest)
+        startup.check_metadata_version(machine.latest_image)
 
     async def catch_up(self, end_offset: int) -> None:
         """Take in everything below ``end_offset``, all of which is committed.
@@ -59,18 +59,18 @@ class Loader:
         Raises:
             WireError: a record cannot be read. NotOurQuorum: the metadata.version is not known here.
         """
-        while self._generation != self._store.generation:
-            await self.start_over()
+        while self._generation != self._store.snapshot_generation:
+            await self.reload_snapshot()
         machine, position, epoch = self._machine, self.position, -1
         if end_offset <= position:
             return
         for header, raw in self._store.committed_batches(position, end_offset):
             epoch = header.partition_leader_epoch
-            async for offset, record in slowly(messages(header, raw)):
+            async for offset, record in iterate_yielding(decode_batch(header, raw)):
                 if offset >= position:
                     machine.replay(offset, record)
-            if self._generation != self._store.generation:
+            if self._generation != self._store.snapshot_generation:
                 return  # the log was emptied meanwhile: a snapshot takes its place
-        await paced(machine.appending(end_offset - 1, max(epoch, machine.latest.epoch)))
+        await run_yielding(machine.complete_append_steps(end_offset - 1, max(epoch, machine.latest_image.epoch)))
         self.position = end_offset
-        startup.check_level(machine.latest)
+        startup.check_metadata_version(machine.latest_image)

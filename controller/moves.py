@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 
 
-class Move(NamedTuple):
+class Reassignment(NamedTuple):
     """The replicas a partition has; of them those that were not there before, and those that are to go."""
 
     replicas: tuple[int, ...]
@@ -20,14 +20,14 @@ class Move(NamedTuple):
     removing: tuple[int, ...] = ()
 
 
-class Ended(NamedTuple):
+class CompletedReassignment(NamedTuple):
     """What a move leaves behind."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
-class Undone(NamedTuple):
+class ReassignmentRevert(NamedTuple):
     """What is left where a move is given up."""
 
     replicas: tuple[int, ...]
@@ -36,12 +36,12 @@ class Undone(NamedTuple):
     """Whether nobody in sync is left, so that one was named that was not."""
 
 
-def is_moving(p: Partition) -> bool:
+def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
     """Whether replicas come or go."""
     return bool(p.adding or p.removing)
 
 
-def toward(p: Partition, target: Sequence[int]) -> Move:
+def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
     """The move from what a partition has now to other replicas (R295).
 
     What it has counts with whatever an earlier move still adds; and where nothing comes, or nothing goes, the earlier
@@ -49,10 +49,10 @@ def toward(p: Partition, target: Sequence[int]) -> Move:
     """
     gone = tuple(sorted(set(p.replicas) - set(target)))
     new = tuple(sorted(set(target) - set(p.replicas)))
-    return Move((*target, *gone), new or p.adding, gone or p.removing)
+    return Reassignment((*target, *gone), new or p.adding, gone or p.removing)
 
 
-def ended(move: Move, isr: Collection[int]) -> Ended | None:
+def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
     """What is left once a move is through; None while it is not, or where there is none (R296).
 
     It is through when all that come are in sync, and somebody is who stays. Where more go than come, all that stay must
@@ -68,13 +68,13 @@ def ended(move: Move, isr: Collection[int]) -> Ended | None:
         return None
     if len(move.adding) < len(move.removing) and not set(replicas) <= set(in_sync):
         return None
-    return Ended(replicas, in_sync)
+    return CompletedReassignment(replicas, in_sync)
 
 
-def undone(p: Partition) -> Undone | None:
+def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
     """What is left without those that come (R297); None where all of them do."""
     replicas = tuple(i for i in p.replicas if i not in p.adding)
     isr = tuple(i for i in p.isr if i not in p.adding)
     if isr:
-        return Undone(replicas, isr, False)
-    return Undone(replicas, replicas[:1], True) if replicas else None
+        return ReassignmentRevert(replicas, isr, False)
+    return ReassignmentRevert(replicas, replicas[:1], True) if replicas else None

@@ -7,20 +7,20 @@ from typing import TypeVar
 
 import trio
 
-from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.decision import YIELD_EVERY
 
 T = TypeVar("T")
 
 
-async def slowly(items: Iterable[T]) -> AsyncIterator[T]:
+async def iterate_yielding(items: Iterable[T]) -> AsyncIterator[T]:
     """One after the other; the loop goes round now and then."""
     for number, item in enumerate(items, 1):
         yield item
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             await trio.lowlevel.checkpoint()
 
 
-async def paced(steps: Generator[None, None, T]) -> T:
+async def run_yielding(steps: Generator[None, None, T]) -> T:
     """All steps, with a turn of the loop after each; gives what they give."""
     while True:
         try:

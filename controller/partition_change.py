@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.controller.directories import MIGRATING
-from ottla.controller.image import NO_LEADER, NO_LEADER_CHANGE, Partition
-from ottla.controller.moves import Move, ended
+from ottla.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
+from ottla.controller.moves import Reassignment, complete_reassignment
 from ottla.wire.messages import metadata_records as m
 
-RECOVERING = 1
+LEADER_RECOVERING = 1
 
 
-class Election(Enum):
+class PartitionElection(Enum):
     """Whom an election looks for."""
 
     ONLINE = "online"
@@ -31,49 +31,49 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PartitionChangeRules:
     """What holds for a partition's topic."""
 
     min_isr: int = 1
-    elr: bool = True
+    is_elr_enabled: bool = True
     """Whether eligible leader replicas are kept (KIP-966)."""
-    unclean: bool = False
+    allows_unclean_election: bool = False
     """Whether a replica that is not in sync may lead, rather than none."""
 
     @property
-    def election(self) -> Election:
+    def default_election(self) -> PartitionElection:
         """Whom an election looks for where nobody says otherwise."""
-        return Election.UNCLEAN if self.unclean else Election.ONLINE
+        return PartitionElection.UNCLEAN if self.allows_unclean_election else PartitionElection.ONLINE
 
 
-def change(
+def build_partition_change(
     at: tuple[bytes, int],
-    p: Partition,
+    p: PartitionRegistration,
     may_lead: Callable[[int], bool],
-    rules: Rules,
+    rules: PartitionChangeRules,
     *,
-    election: Election | None = None,
+    election: PartitionElection | None = None,
     isr: Collection[int] | None = None,
-    move: Move | None = None,
+    move: Reassignment | None = None,
     lost: Collection[int] = (),
     directories: Mapping[int, bytes] | None = None,
     recovery: int | None = None,
 ) -> m.PartitionChangeRecord | None:
     """The record that changes a partition; None where nothing does.
 
-    ``at``: topic id and number. ``election``: whom to look for, instead of what the topic's rules say. ``isr``: the
+    ``at``: topic id and number. ``default_election``: whom to look for, instead of what the topic's rules say. ``isr``: the
     in-sync set it shall have. ``move``: the replicas it shall have, and which of them come and go. ``lost``: replicas
     that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
     moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.
     """
     record = m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
-    move = move or Move(p.replicas, p.adding, p.removing)
+    move = move or Reassignment(p.replicas, p.adding, p.removing)
     target = list(p.isr if isr is None else isr)
-    end = ended(move, target)
+    end = complete_reassignment(move, target)
     if end is not None:
-        move, target = Move(end.replicas), list(end.isr)
+        move, target = Reassignment(end.replicas), list(end.isr)
     eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # whoever leaves loses its log
-    wanted = election or rules.election
+    wanted = election or rules.default_election
     leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
     if leader != p.leader:
         record.leader = leader
@@ -82,22 +82,24 @@ def change(
             eligible = [i for i in eligible if i != leader]
         if unclean:
             record.isr = [leader]
-            if p.recovering != RECOVERING:
-                record.leader_recovery_state = RECOVERING
+            if p.recovering != LEADER_RECOVERING:
+                record.leader_recovery_state = LEADER_RECOVERING
     if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
         record.leader = p.leader  # whoever was let go must hear of a new epoch
-    _tell_in_sync(record, p, target, eligible, rules)
-    if rules.elr:
-        _tell_last_known(record, p, move)
-    _tell_places(record, p, move, directories or {})
+    _set_isr_and_elr(record, p, target, eligible, rules)
+    if rules.is_elr_enabled:
+        _set_former_leader_elr(record, p, move)
+    _set_replicas_and_directories(record, p, move, directories or {})
     if recovery is not None and recovery != p.recovering:
         record.leader_recovery_state = recovery
     return None if record == m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
 
 
-def _eligible(p: Partition, target: list[int], lost: Collection[int], rules: Rules) -> list[int]:
+def _eligible(
+    p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
+) -> list[int]:
     """Who may lead without being in sync: whoever was, while fewer are than there must be (R289)."""
-    if not rules.elr:
+    if not rules.is_elr_enabled:
         return list(p.elr)
     if len(target) >= rules.min_isr:
         return []
@@ -112,45 +114,53 @@ class _Candidates:
     eligible: list[int]
     is_alive: Callable[[int], bool]
 
-    def has(self, broker_id: int) -> bool:
+    def can_lead_cleanly(self, broker_id: int) -> bool:
         """Whether a broker may lead cleanly (R287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 
 def _elect(
-    p: Partition, replicas: Collection[int], among: _Candidates, rules: Rules, election: Election
+    p: PartitionRegistration,
+    replicas: Collection[int],
+    among: _Candidates,
+    rules: PartitionChangeRules,
+    election: PartitionElection,
 ) -> tuple[int, bool]:
     """The leader, and whether it was elected uncleanly (R288)."""
     in_order = [p.leader, *replicas]
-    if election is Election.PREFERRED:
+    if election is PartitionElection.PREFERRED:
         first, *others = replicas
         in_order = [first, p.leader, *others]
     for i in in_order:
-        if among.has(i):
+        if among.can_lead_cleanly(i):
             return i, False
     known = p.last_known_elr
-    if rules.elr and not among.isr and not among.eligible and len(known) == 1 and among.is_alive(known[0]):
+    if rules.is_elr_enabled and not among.isr and not among.eligible and len(known) == 1 and among.is_alive(known[0]):
         return known[0], True
-    if election is Election.UNCLEAN:
+    if election is PartitionElection.UNCLEAN:
         for i in replicas:
             if among.is_alive(i):
                 return i, True
     return NO_LEADER, False
 
 
-def _tell_in_sync(
-    record: m.PartitionChangeRecord, p: Partition, target: list[int], eligible: list[int], rules: Rules
+def _set_isr_and_elr(
+    record: m.PartitionChangeRecord,
+    p: PartitionRegistration,
+    target: list[int],
+    eligible: list[int],
+    rules: PartitionChangeRules,
 ) -> None:
     """Say who is in sync and who is eligible. After an unclean election nobody is."""
-    if record.isr is not None or not rules.elr:
+    if record.isr is not None or not rules.is_elr_enabled:
         eligible = []
     if eligible != list(p.elr):
         record.eligible_leader_replicas = eligible
-    if record.isr is None and (target or rules.elr) and target != list(p.isr):
+    if record.isr is None and (target or rules.is_elr_enabled) and target != list(p.isr):
         record.isr = target
 
 
-def _tell_last_known(record: m.PartitionChangeRecord, p: Partition, move: Move) -> None:
+def _set_former_leader_elr(record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
     """Say who led last, where nobody does any more.
 
     Never one that is let go in the same change, or before: Kafka says it, and its controllers then fail at the next
@@ -164,7 +174,9 @@ def _tell_last_known(record: m.PartitionChangeRecord, p: Partition, move: Move) 
         record.last_known_elr = []
 
 
-def _tell_places(record: m.PartitionChangeRecord, p: Partition, move: Move, moved: Mapping[int, bytes]) -> None:
+def _set_replicas_and_directories(
+    record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
+) -> None:
     """Say which replicas there are, which come and go, and where they lie."""
     known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
     lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}

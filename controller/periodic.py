@@ -1,6 +1,6 @@
 """What an active controller does by itself now and then, measured from when it became active (R267).
 
-`GROW` and `RECOVER` are Ottla's own.
+`EXPAND_INTERNAL_TOPICS` and `REPLACE_LOST_REPLICAS` are Ottla's own.
 
 Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
 comes again soon.
@@ -14,120 +14,136 @@ from typing import NamedTuple
 
 from ottla.controller import heartbeats
 from ottla.controller.config_keys import REPLICA_RECOVERY
-from ottla.controller.decision import Decision, Steps
-from ottla.controller.image import Image
-from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Absences, Leases
+from ottla.controller.decision import ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
+from ottla.controller.leases import (
+    CHECKS_PER_SESSION,
+    DEFAULT_SESSION_TIMEOUT_MS,
+    SESSION_TIMEOUT_KEY,
+    BrokerHeartbeatTracker,
+    FencedSince,
+)
 from ottla.wire.messages import metadata_records as m
 
-AGAIN_MS = 10
-RETRY_MS = 300_000
+REPEAT_DELAY_MS = 10
+ERROR_RETRY_MS = 300_000
 """After one that failed (R268)."""
 
-Static = Mapping[str, str]
+StaticConfig = Mapping[str, str]
 """What was set in this node's configuration."""
 
 
-class Sight(NamedTuple):
+class PeriodicTaskContext(NamedTuple):
     """What a chore looks at."""
 
-    image: Image
-    leases: Leases
-    absences: Absences
-    static: Static
+    image: MetadataImage
+    heartbeat_tracker: BrokerHeartbeatTracker
+    fenced_since: FencedSince
+    static_config: StaticConfig
     now_ms: float
     """By the monotonic clock."""
     wall_ms: int = 0
 
 
-class Chore(NamedTuple):
+class PeriodicTask(NamedTuple):
     """One of them: how often it comes (0: never), and what it does; its answer is whether there is more to do."""
 
     name: str
-    every_ms: Callable[[Static], int]
-    decide: Callable[[Sight], Decision | Steps]
+    period_ms: Callable[[StaticConfig], int]
+    decide: Callable[[PeriodicTaskContext], ControllerResult | ControllerResultSteps]
 
 
-def _number(key: str, default: int, unit_ms: int = 1) -> Callable[[Static], int]:
+def _number(key: str, default: int, unit_ms: int = 1) -> Callable[[StaticConfig], int]:
     return lambda static: int(static.get(key, default)) * unit_ms
 
 
-def _balance_every_ms(static: Static) -> int:
+def _balance_period_ms(static: StaticConfig) -> int:
     enabled = static.get("auto.leader.rebalance.enable", "true").lower() == "true"
     return _number("leader.imbalance.check.interval.seconds", 300, 1_000)(static) if enabled else 0
 
 
-def _fence_stale(sight: Sight) -> Steps:
-    broker_id = sight.leases.stale(sight.image, sight.now_ms)
+def _fence_stale(sight: PeriodicTaskContext) -> ControllerResultSteps:
+    broker_id = sight.heartbeat_tracker.next_expired_broker(sight.image, sight.now_ms)
     if broker_id is None:
-        return Decision(False)
-    fenced = yield from heartbeats.fence(sight.image, broker_id, sight.static)
-    return Decision(True, fenced.records)
+        return ControllerResult(False)
+    fenced = yield from heartbeats.fence_broker(sight.image, broker_id, sight.static_config)
+    return ControllerResult(True, fenced.records)
 
 
-def _balance(sight: Sight) -> Decision | Steps:
-    from ottla.controller.elections import balance  # not before the first look
+def _balance(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.elections import balance_partition_leaders  # not before the first look
 
-    return balance(sight.image, sight.static)
-
-
-def _rescue(sight: Sight) -> Decision | Steps:
-    from ottla.controller.elections import rescue
-
-    return rescue(sight.image, sight.static)
+    return balance_partition_leaders(sight.image, sight.static_config)
 
 
-def _grow(sight: Sight) -> Decision | Steps:
+def _elect_unclean(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.elections import elect_unclean_leaders
+
+    return elect_unclean_leaders(sight.image, sight.static_config)
+
+
+def _expand_internal_topics(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
     if len(sight.image.brokers) < 2:
-        return Decision(False)  # nobody has joined
-    from ottla.controller.healing import grow
+        return ControllerResult(False)  # nobody has joined
+    from ottla.controller.healing import expand_internal_topics
 
-    return grow(sight.image, sight.static)
-
-
-def _recover(sight: Sight) -> Decision | Steps:
-    from ottla.controller.healing import recover
-
-    return recover(sight.image, sight.static, sight.absences, sight.now_ms)
+    return expand_internal_topics(sight.image, sight.static_config)
 
 
-def _recover_every_ms(static: Static) -> int:
+def _replace_lost_replicas(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.healing import replace_lost_replicas
+
+    return replace_lost_replicas(sight.image, sight.static_config, sight.fenced_since, sight.now_ms)
+
+
+def _replica_recovery_period_ms(static: StaticConfig) -> int:
     after_ms = int(static.get(REPLICA_RECOVERY, 0))
     return max(100, min(10_000, after_ms // 10)) if after_ms else 0
 
 
-def _sweep_tokens(sight: Sight) -> Decision | Steps:
-    from ottla.controller.delegation_tokens import sweep  # most clusters have none
+def _sweep_tokens(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.delegation_tokens import sweep_expired_tokens  # most clusters have none
 
-    return sweep(sight.image, sight.wall_ms)
+    return sweep_expired_tokens(sight.image, sight.wall_ms)
 
 
-def _sweep_every_ms(static: Static) -> int:
+def _sweep_period_ms(static: StaticConfig) -> int:
     """As in Kafka, a controller that has no secret knows of no token."""
     enabled = bool(static.get("delegation.token.secret.key"))
     return _number("delegation.token.expiry.check.interval.ms", 3_600_000)(static) if enabled else 0
 
 
-IDLE = Chore(
+WRITE_NO_OP_RECORD = PeriodicTask(
     "say that the controller lives",
     _number("metadata.max.idle.interval.ms", 500),
-    lambda _: Decision(False, [m.NoOpRecord()]),
+    lambda _: ControllerResult(False, [m.NoOpRecord()]),
 )
-FENCE_STALE = Chore(
+FENCE_STALE_BROKERS = PeriodicTask(
     "fence brokers nobody hears",
-    lambda static: max(1, int(static.get(SESSION_KEY, SESSION_MS)) // CHECKS_A_SESSION),
+    lambda static: max(1, int(static.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS)) // CHECKS_PER_SESSION),
     _fence_stale,
 )
-BALANCE = Chore("let first replicas lead", _balance_every_ms, _balance)
-RESCUE = Chore(
+BALANCE_LEADERS = PeriodicTask("let first replicas lead", _balance_period_ms, _balance)
+ELECT_UNCLEAN_LEADERS = PeriodicTask(
     "elect uncleanly where topics allow it",
     _number("unclean.leader.election.interval.ms", 300_000),
-    _rescue,
+    _elect_unclean,
 )
-GROW = Chore("let internal topics grow with the cluster", lambda static: 1_000, _grow)
-RECOVER = Chore(
+EXPAND_INTERNAL_TOPICS = PeriodicTask(
+    "let internal topics grow with the cluster", lambda static: 1_000, _expand_internal_topics
+)
+REPLACE_LOST_REPLICAS = PeriodicTask(
     "make again what is lost",
-    _recover_every_ms,
-    _recover,
+    _replica_recovery_period_ms,
+    _replace_lost_replicas,
 )
-SWEEP_TOKENS = Chore("remove delegation tokens that are over", _sweep_every_ms, _sweep_tokens)
-CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE, GROW, RECOVER, SWEEP_TOKENS)
+SWEEP_EXPIRED_TOKENS = PeriodicTask("remove delegation tokens that are over", _sweep_period_ms, _sweep_tokens)
+PERIODIC_TASKS = (
+    WRITE_NO_OP_RECORD,
+    FENCE_STALE_BROKERS,
+    BALANCE_LEADERS,
+    ELECT_UNCLEAN_LEADERS,
+    EXPAND_INTERNAL_TOPICS,
+    REPLACE_LOST_REPLICAS,
+    SWEEP_EXPIRED_TOKENS,
+)

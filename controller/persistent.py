@@ -18,12 +18,12 @@ V = TypeVar("V")
 _BITS = 6
 
 
-def as_map(mapping: Mapping[K, V]) -> Map[K, V]:
+def to_hash_trie(mapping: Mapping[K, V]) -> Map[K, V]:
     """A mapping as a hash trie; one that is a trie already stays as it is."""
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
-class Numbered(Mapping[int, V], Generic[V]):
+class PersistentIntMap(Mapping[int, V], Generic[V]):
     """Values by number, in the order they were first put in. A change copies one shard and the list of shards."""
 
     __slots__ = ("_count", "_shards")
@@ -51,13 +51,13 @@ class Numbered(Mapping[int, V], Generic[V]):
     def __repr__(self) -> str:
         return f"Numbered({dict(self)!r})"
 
-    def changing(self) -> Changing[V]:
+    def builder(self) -> IntMapBuilder[V]:
         """A copy that takes changes until it is finished."""
-        return Changing(self._shards, self._count)
+        return IntMapBuilder(self._shards, self._count)
 
 
-class Changing(Generic[V]):
-    """The next `Numbered` while it is being made: a shard is copied before its first change."""
+class IntMapBuilder(Generic[V]):
+    """The next `PersistentIntMap` while it is being made: a shard is copied before its first change."""
 
     __slots__ = ("_count", "_own", "_shards")
 
@@ -80,9 +80,9 @@ class Changing(Generic[V]):
         self._count += number not in shard
         shard[number] = value
 
-    def finished(self) -> Numbered[V]:
+    def build(self) -> PersistentIntMap[V]:
         """The map with all changes so far; what comes later goes into copies again."""
-        out: Numbered[V] = Numbered()
+        out: PersistentIntMap[V] = PersistentIntMap()
         out._shards, out._count = dict(self._shards), self._count
         self._own.clear()
         return out

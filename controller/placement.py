@@ -13,27 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableSequence
 from typing import Any
 
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 
-Chance = Callable[[], float]
+RandomFunction = Callable[[], float]
 """A number in [0, 1)."""
 
 
-def pick(chance: Chance, count: int) -> int:
+def random_index(chance: RandomFunction, count: int) -> int:
     """A number in [0, count)."""
     return int(chance() * count)
 
 
-def shuffle(items: MutableSequence[Any], chance: Chance) -> None:
+def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
     """Put items into a random order."""
     for last in range(len(items) - 1, 0, -1):
-        other = pick(chance, last + 1)
+        other = random_index(chance, last + 1)
         items[last], items[other] = items[other], items[last]
 
 
-def is_usable(broker: m.RegisterBrokerRecord) -> bool:
+def is_usable_for_placement(broker: m.RegisterBrokerRecord) -> bool:
     """Whether a new replica may go there: not on its way out, and not with all its directories cordoned.
 
     Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
@@ -43,12 +43,12 @@ def is_usable(broker: m.RegisterBrokerRecord) -> bool:
     return not leaves and not (broker.log_dirs and cordoned.issuperset(broker.log_dirs))
 
 
-class _Ring:
+class _BrokerList:
     """A list of brokers that is walked from a moving start, each at most once a partition."""
 
-    def __init__(self, brokers: Iterable[int], chance: Chance) -> None:
+    def __init__(self, brokers: Iterable[int], chance: RandomFunction) -> None:
         self.brokers = sorted(brokers)
-        self._offset = pick(chance, len(self.brokers)) if self.brokers else 0
+        self._offset = random_index(chance, len(self.brokers)) if self.brokers else 0
         self._index = 0
         self._epoch = 0
 
@@ -65,12 +65,12 @@ class _Ring:
         return self.brokers[(self._index - 1 + self._offset) % len(self.brokers)]
 
 
-class _Rack:
+class _RackBrokers:
     """A rack's brokers."""
 
-    def __init__(self, brokers: list[m.RegisterBrokerRecord], chance: Chance) -> None:
-        self.fenced = _Ring((b.broker_id for b in brokers if b.fenced), chance)
-        self.unfenced = _Ring((b.broker_id for b in brokers if not b.fenced), chance)
+    def __init__(self, brokers: list[m.RegisterBrokerRecord], chance: RandomFunction) -> None:
+        self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
+        self.unfenced = _BrokerList((b.broker_id for b in brokers if not b.fenced), chance)
 
     def next(self, epoch: int) -> int | None:
         found = self.unfenced.next(epoch)
@@ -83,15 +83,15 @@ def _refuse(factor: int, why: str) -> ProtocolError:
     )
 
 
-class Placer:
+class StripedReplicaPlacer:
     """Places the partitions of one topic, one after the other.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR where there are too few brokers, or none that may lead.
     """
 
-    def __init__(self, image: Image, replication_factor: int, chance: Chance) -> None:
-        usable = [b for b in image.brokers.values() if is_usable(b)]
+    def __init__(self, image: MetadataImage, replication_factor: int, chance: RandomFunction) -> None:
+        usable = [b for b in image.brokers.values() if is_usable_for_placement(b)]
         self._unfenced = sum(not b.fenced for b in usable)
         self._factor = replication_factor
         if self._unfenced == 0:
@@ -104,12 +104,12 @@ class Placer:
                 f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned.",
             )
         names = sorted({b.rack for b in usable}, key=lambda rack: (rack is not None, rack or ""))
-        self._racks = [_Rack([b for b in usable if b.rack == name], chance) for name in names]
+        self._racks = [_RackBrokers([b for b in usable if b.rack == name], chance) for name in names]
         self._chance = chance
         self._epoch = 0
-        self._offset = pick(chance, len(self._racks))
+        self._offset = random_index(chance, len(self._racks))
 
-    def next(self) -> list[int]:
+    def place_next(self) -> list[int]:
         """The next partition's replicas; the first shall lead."""
         racks = self._racks
         if self._epoch == self._unfenced and self._unfenced > 1:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.controller.raft.node import DEFAULT_TIMEOUTS, Timeouts
+from ottla.controller.raft.node import DEFAULT_TIMEOUTS, QuorumTimeouts
 
 if TYPE_CHECKING:
     from ottla.peers.access import Access
 
 
-def _nothing() -> None:
+def _no_access() -> None:
     return None
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """Where a listener is reached."""
 
     name: str
@@ -31,14 +31,14 @@ class QuorumConfig(NamedTuple):
 
     listener: str = "CONTROLLER"
     """First of ``controller.listener.names``: where peers are spoken to (R240)."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ListenerEndpoint, ...] = ()
     """This node's own controller listeners as others reach them; empty: a broker only."""
-    static_voters: tuple[tuple[int, Endpoint], ...] = ()
+    static_voters: tuple[tuple[int, ListenerEndpoint], ...] = ()
     """``controller.quorum.voters``; they count only until the log holds a set of voters (R237)."""
-    bootstrap: tuple[tuple[str, int], ...] = ()
+    bootstrap_servers: tuple[tuple[str, int], ...] = ()
     """``controller.quorum.bootstrap.servers``."""
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
-    access: Callable[[], Access | None] = _nothing
+    access: Callable[[], Access | None] = _no_access
     """What the controllers' listener wants of who speaks to them; asked when the first of them is spoken to."""

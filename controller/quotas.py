@@ -15,9 +15,9 @@ from collections.abc import Generator, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from ottla.controller.assignment import TooLarge, check_room
-from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps
-from ottla.controller.image import Image
+from ottla.controller.assignment import RequestTooLarge, check_batch_limits
+from ottla.controller.decision import YIELD_EVERY, YIELD_EVERY_DECODED, ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_client_quotas as ac
 from ottla.wire.messages import describe_client_quotas as dc
@@ -25,7 +25,7 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-PRODUCE, FETCH, REQUEST, MUTATION = (
+PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION = (
     "producer_byte_rate",
     "consumer_byte_rate",
     "request_percentage",
@@ -33,20 +33,20 @@ PRODUCE, FETCH, REQUEST, MUTATION = (
 )
 CONNECTIONS = "connection_creation_rate"
 _LONG, _INT = 2**63 - 1, 2**31 - 1
-_OF_CLIENTS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, MUTATION: None}
+_CLIENT_QUOTA_KEYS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, CONTROLLER_MUTATION: None}
 """Keys and the largest whole number of each; None: it may have a fraction."""
-_OF_ADDRESSES: Mapping[str, int | None] = {CONNECTIONS: _INT}
-MOST_PARTS = 20
+_IP_QUOTA_KEYS: Mapping[str, int | None] = {CONNECTIONS: _INT}
+MAX_ENTITY_PARTS = 20
 """What an entry may name: there are three kinds of parts of an entity, and five keys. Of more none is looked at."""
-Entity = tuple[tuple[str, str | None], ...]
+QuotaEntity = tuple[tuple[str, str | None], ...]
 """Kinds and names, in the order of the kinds."""
 
 
-def _entity(rows: list[Any]) -> Entity:
-    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MOST_PARTS]}.items()))
+def _entity(rows: list[Any]) -> QuotaEntity:
+    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MAX_ENTITY_PARTS]}.items()))
 
 
-def _keys_of(rows: list[Any]) -> Mapping[str, int | None] | str:
+def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
     """What may be set for an entity; or why nothing may (item 352)."""
     kinds = [row.entity_type for row in rows]
     if not kinds:
@@ -60,7 +60,7 @@ def _keys_of(rows: list[Any]) -> Mapping[str, int | None] | str:
         if row.entity_name == "":
             return f"Empty {row.entity_type} not supported"
     if IP not in kinds:
-        return _OF_CLIENTS
+        return _CLIENT_QUOTA_KEYS
     if len(kinds) > 1:
         return "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
     name = rows[0].entity_name
@@ -68,7 +68,7 @@ def _keys_of(rows: list[Any]) -> Mapping[str, int | None] | str:
         ip_address(name or "::")
     except ValueError:
         return f"{name} is not a valid IP or resolvable host."
-    return _OF_ADDRESSES
+    return _IP_QUOTA_KEYS
 
 
 def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str | None:
@@ -84,11 +84,11 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
     return f"{key} cannot be a fractional value." if value % 1 > 1e-6 else None
 
 
-def _records(image: Image, entry: ac.AlterClientQuotasRequestEntryData) -> list[Message] | str:
+def _records(image: MetadataImage, entry: ac.AlterClientQuotasRequestEntryData) -> list[Message] | str:
     """What an entry changes; or why it changes nothing."""
-    if max(len(entry.entity), len(entry.ops)) > MOST_PARTS:
-        return f"More than {MOST_PARTS} parts of an entity, or quota keys"
-    keys = _keys_of(entry.entity)
+    if max(len(entry.entity), len(entry.ops)) > MAX_ENTITY_PARTS:
+        return f"More than {MAX_ENTITY_PARTS} parts of an entity, or quota keys"
+    keys = _allowed_keys(entry.entity)
     if isinstance(keys, str):
         return keys
     entity, out = _entity(entry.entity), list[Message]()
@@ -109,13 +109,13 @@ def _records(image: Image, entry: ac.AlterClientQuotasRequestEntryData) -> list[
     return out
 
 
-def _record(entity: Entity, key: str, value: float, *, remove: bool) -> m.ClientQuotaRecord:
+def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> m.ClientQuotaRecord:
     return m.ClientQuotaRecord([m.EntityData(kind, name) for kind, name in entity], key, value, remove)
 
 
-def alter_client_quotas(image: Image, request: ac.AlterClientQuotasRequest) -> Steps:
+def alter_client_quotas(image: MetadataImage, request: ac.AlterClientQuotasRequest) -> ControllerResultSteps:
     """Change quotas. An entity that is named twice is told once: the first entry counts, and the answer is an error."""
-    rows: dict[Entity, ac.AlterClientQuotasResponseEntryData] = {}
+    rows: dict[QuotaEntity, ac.AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
     size = 0
     try:
@@ -128,20 +128,20 @@ def alter_client_quotas(image: Image, request: ac.AlterClientQuotasRequest) -> S
                 rows[entity] = _row(entity, ErrorCode.NONE, None)
                 records += changed
                 size += len(changed) * sum(len(name or "") for _, name in entity)
-                check_room(len(records), size)
-            if number % READ_EVERY == 0:
+                check_batch_limits(len(records), size)
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
         told = list(rows.values())
-    except TooLarge as error:
+    except RequestTooLarge as error:
         records, told = [], []
         for number, entry in enumerate(request.entries, 1):
             told.append(_row(_entity(entry.entity), error.code, str(error)))
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
-    return Decision(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
+    return ControllerResult(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
 
 
-def _row(entity: Entity, code: ErrorCode, why: str | None) -> ac.AlterClientQuotasResponseEntryData:
+def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> ac.AlterClientQuotasResponseEntryData:
     named = [ac.AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
     return ac.AlterClientQuotasResponseEntryData(code, why, named)
 
@@ -151,7 +151,7 @@ def _row(entity: Entity, code: ErrorCode, why: str | None) -> ac.AlterClientQuot
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
-class Wanted(NamedTuple):
+class QuotaEntityFilter(NamedTuple):
     """Which entities are asked for."""
 
     exact: Mapping[str, str | None]
@@ -160,7 +160,7 @@ class Wanted(NamedTuple):
     strict: bool
     """Whether entities of more kinds are not meant."""
 
-    def matches(self, entity: Entity) -> bool:
+    def matches(self, entity: QuotaEntity) -> bool:
         """Whether an entity is meant."""
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
@@ -168,7 +168,7 @@ class Wanted(NamedTuple):
         return self.any_name <= kinds.keys() and all(k in kinds and kinds[k] == v for k, v in self.exact.items())
 
 
-def wanted(request: dc.DescribeClientQuotasRequest) -> Wanted:
+def filter_from_request(request: dc.DescribeClientQuotasRequest) -> QuotaEntityFilter:
     """What a request asks for (item 353).
 
     Raises:
@@ -198,17 +198,19 @@ def wanted(request: dc.DescribeClientQuotasRequest) -> Wanted:
     if IP in kinds and len(kinds) > 1:
         why = "IP filter component should not be used with user or clientId filter component."
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid entity filter component combination. {why}")
-    return Wanted(exact, frozenset(any_name), request.strict)
+    return QuotaEntityFilter(exact, frozenset(any_name), request.strict)
 
 
-def found(image: Image, wanted: Wanted) -> Generator[None, None, dict[Entity, dict[str, float]]]:
+def matching_quotas(
+    image: MetadataImage, wanted: QuotaEntityFilter
+) -> Generator[None, None, dict[QuotaEntity, dict[str, float]]]:
     """Quotas of the entities that are meant; in steps."""
-    out: dict[Entity, dict[str, float]] = {}
+    out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):
             record = image.others[about]
             assert isinstance(record, m.ClientQuotaRecord)
             out.setdefault(about[1], {})[about[2]] = record.value
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     return out

@@ -34,7 +34,7 @@ ELR_VERSION = "eligible.leader.replicas.version"
 OLDEST_METADATA_VERSION = 23
 """4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
 NEWEST_METADATA_VERSION = 30
-CORDONED_SINCE = 30
+CORDONED_DIRS_MIN_VERSION = 30
 """The metadata.version that knows cordoned directories."""
 
 _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
@@ -45,7 +45,7 @@ _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 }
 
 
-def write_version(cls: type[Message], metadata_version: int) -> int:
+def record_version(cls: type[Message], metadata_version: int) -> int:
     """The version a record is written at under a finalized metadata.version (``MetadataVersion.java``)."""
     for level, version in _VERSIONS.get(cls, ((0, 0),)):
         if metadata_version >= level:
@@ -55,7 +55,7 @@ def write_version(cls: type[Message], metadata_version: int) -> int:
 
 def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
     """A metadata record's value bytes."""
-    version = write_version(type(record), metadata_version)
+    version = record_version(type(record), metadata_version)
     head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
     return head + compiler.encode(record, version)
 
@@ -76,7 +76,7 @@ def decode_record(raw: Buffer) -> Message:
     return compiler.decode(_BY_KEY[key], version, raw, pos)[0]
 
 
-def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
+def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
     """(offset, record) of every metadata record in a batch; control batches have none.
 
     Raises:
@@ -89,7 +89,7 @@ def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
             yield record.offset, decode_record(record.value)
 
 
-class BatchWriter:
+class MetadataBatchWriter:
     """A batch of the metadata log, made record by record, so that whoever makes a large one may pause."""
 
     def __init__(self, now_ms: int, *, control: bool = False) -> None:
@@ -110,7 +110,7 @@ class BatchWriter:
         """Add a metadata record."""
         self.add(r.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
-    def done(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
+    def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
         """The batch's bytes. Asserts that it has records."""
         assert self.count > 0
         attributes = b.CONTROL_BIT if self._control else 0
@@ -134,7 +134,7 @@ class BatchWriter:
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
     """A batch of control records."""
-    writer = BatchWriter(now_ms, control=True)
+    writer = MetadataBatchWriter(now_ms, control=True)
     for control in controls:
         writer.add(build_control_record(control, now_ms))
-    return writer.done(base_offset, leader_epoch)
+    return writer.build(base_offset, leader_epoch)

@@ -16,9 +16,9 @@ from binascii import Error as BadBase64
 from collections.abc import Generator
 from itertools import chain
 
-from ottla.controller.assignment import TooLarge, check_room
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
-from ottla.controller.image import Image
+from ottla.controller.assignment import RequestTooLarge, check_batch_limits
+from ottla.controller.decision import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.image import MetadataImage
 from ottla.peers import scram
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
@@ -26,17 +26,17 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
 MECHANISMS = {number: name for name, number in scram.TYPES.items()}
-MOST_BYTES = 1024
+MAX_FIELD_BYTES = 1024
 """Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
-_TWICE = "A user credential cannot be altered twice in the same request"
-Wrong = tuple[ErrorCode, str | None]
+_ALTERED_TWICE = "A user credential cannot be altered twice in the same request"
+ScramError = tuple[ErrorCode, str | None]
 
 
-class BadScramOption(Exception):
+class InvalidScramOption(Exception):
     """``--add-scram`` that cannot be read; the message shows no password."""
 
 
-def _name_error(name: str, mechanism: int) -> Wrong | None:
+def _name_error(name: str, mechanism: int) -> ScramError | None:
     if not name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if mechanism not in MECHANISMS:
@@ -44,91 +44,98 @@ def _name_error(name: str, mechanism: int) -> Wrong | None:
     return None
 
 
-def _deletion_error(image: Image, deletion: au.ScramCredentialDeletion) -> Wrong | None:
+def _deletion_error(image: MetadataImage, deletion: au.ScramCredentialDeletion) -> ScramError | None:
     wrong = _name_error(deletion.name, deletion.mechanism)
     if wrong is None and ("scram", deletion.name, deletion.mechanism) not in image.others:
         wrong = ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
     return wrong
 
 
-def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> Wrong | None:
+def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> ScramError | None:
     wrong = _name_error(upsertion.name, upsertion.mechanism)
     if wrong is None and upsertion.iterations < scram.MIN_ITERATIONS:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
     if wrong is None and upsertion.iterations > scram.MAX_ITERATIONS:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
-    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MOST_BYTES:
-        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MOST_BYTES} bytes"
+    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MAX_FIELD_BYTES:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MAX_FIELD_BYTES} bytes"
     return wrong
 
 
-def credential(name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int) -> m.UserScramCredentialRecord:
+def credential_record(
+    name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
+) -> m.UserScramCredentialRecord:
     """What is kept of a salted password."""
     keys = scram.keys_of(MECHANISMS[mechanism], salted, salt, iterations)
     return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
-def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Steps:
+def alter_scram_credentials(
+    image: MetadataImage, request: au.AlterUserScramCredentialsRequest
+) -> ControllerResultSteps:
     """Set and remove credentials; one row of the answer for each user."""
-    wrong: dict[str, Wrong] = {}
+    wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
     try:
         yield from _alter(image, request, fine, wrong)
-    except TooLarge as error:
+    except RequestTooLarge as error:
         fine.clear()
         names = chain((x.name for x in request.deletions), (x.name for x in request.upsertions))
         for number, name in enumerate(names, 1):
             wrong[name] = error.code, str(error)
-            if number % PAUSE_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield
     rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
     for number, (name, why) in enumerate(wrong.items(), 1):
         rows.append(au.AlterUserScramCredentialsResult(name, *why))
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
-    return Decision(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+    return ControllerResult(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
 
 
 def _alter(
-    image: Image, request: au.AlterUserScramCredentialsRequest, fine: dict[str, Message], wrong: dict[str, Wrong]
+    image: MetadataImage,
+    request: au.AlterUserScramCredentialsRequest,
+    fine: dict[str, Message],
+    wrong: dict[str, ScramError],
 ) -> Generator[None, None, None]:
     """Find for each user what is written or what is wrong. Raises TooLarge: it does not fit into one batch."""
     for number, deletion in enumerate(request.deletions, 1):
-        _take(deletion.name, _deletion_error(image, deletion), fine, wrong)
+        _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
             fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     keyless: list[str] = []
     for number, x in enumerate(request.upsertions, 1):
-        _take(x.name, _upsertion_error(x), fine, wrong)
+        _validate_user(x.name, _upsertion_error(x), fine, wrong)
         if x.name in fine:
-            fine[x.name] = credential(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
-            check_room(len(fine), 0)
+            fine[x.name] = credential_record(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
+            check_batch_limits(len(fine), 0)
             if not x.salted_password:
                 keyless.append(x.name)
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
     salts = sum(len(x.salt) for x in fine.values() if isinstance(x, m.UserScramCredentialRecord))
-    check_room(len(fine), sum(map(len, fine)) + salts)
+    check_batch_limits(len(fine), sum(map(len, fine)) + salts)
 
 
-def _take(name: str, error: Wrong | None, fine: dict[str, Message], wrong: dict[str, Wrong]) -> None:
+def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message], wrong: dict[str, ScramError]) -> None:
     """See whether a user is named for the first time, and rightly; then there is a place for its record in ``fine``."""
     if name in wrong:
         return
     if fine.pop(name, None) is not None:
-        wrong[name] = ErrorCode.DUPLICATE_RESOURCE, _TWICE
+        wrong[name] = ErrorCode.DUPLICATE_RESOURCE, _ALTERED_TWICE
     elif error is not None:
         wrong[name] = error
     else:
         fine[name] = m.NoOpRecord()
 
 
-def read_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
+def parse_scram_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
     """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it; also ``salt``, ``iterations``,
     ``saltedpassword``. ``fresh_salt`` is taken where none is given.
 
@@ -137,36 +144,40 @@ def read_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
     """
     mechanism, separator, rest = text.strip().partition("=")
     if not separator or mechanism not in scram.TYPES:
-        raise BadScramOption(f"--add-scram: write one of {', '.join(scram.TYPES)}, then =[name=NAME,password=PASSWORD]")
+        raise InvalidScramOption(
+            f"--add-scram: write one of {', '.join(scram.TYPES)}, then =[name=NAME,password=PASSWORD]"
+        )
     if not rest.startswith("[") or not rest.endswith("]"):
-        raise BadScramOption(f"--add-scram {mechanism}: what follows stands in brackets: [name=NAME,password=PASSWORD]")
+        raise InvalidScramOption(
+            f"--add-scram {mechanism}: what follows stands in brackets: [name=NAME,password=PASSWORD]"
+        )
     parts: dict[str, str] = {}
     for part in rest[1:-1].split(","):
         key, separator, value = part.strip().partition("=")
         parts[key] = value.removeprefix('"').removesuffix('"') if value[:1] == value[-1:] == '"' else value
         if not separator or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
-            raise BadScramOption(f"--add-scram {mechanism}: {key[:20] if separator else 'a part'} is not known")
-    return _from_option(mechanism, parts, fresh_salt)
+            raise InvalidScramOption(f"--add-scram {mechanism}: {key[:20] if separator else 'a part'} is not known")
+    return _credential_from_option(mechanism, parts, fresh_salt)
 
 
-def _from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> m.UserScramCredentialRecord:
+def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> m.UserScramCredentialRecord:
     name, password = parts.get("name", ""), parts.get("password", "")
     if not name or not (password or parts.get("saltedpassword")):
-        raise BadScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")
+        raise InvalidScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")
     try:
         iterations = int(parts.get("iterations", scram.MIN_ITERATIONS))
         if "salt" in parts:
             salt = b64decode(parts["salt"], validate=True)
         salted = b64decode(parts.get("saltedpassword", ""), validate=True)
     except (ValueError, BadBase64):
-        raise BadScramOption(
+        raise InvalidScramOption(
             f"--add-scram {mechanism}: salt and saltedpassword are base64, iterations a number"
         ) from None
     if not scram.MIN_ITERATIONS <= iterations <= scram.MAX_ITERATIONS:
         bounds = f"{scram.MIN_ITERATIONS} to {scram.MAX_ITERATIONS}"
-        raise BadScramOption(f"--add-scram {mechanism}: {iterations} iterations; {bounds} are possible")
+        raise InvalidScramOption(f"--add-scram {mechanism}: {iterations} iterations; {bounds} are possible")
     if password:
         salted = scram.salted_password(mechanism, password, salt, iterations)
     elif "salt" not in parts:
-        raise BadScramOption(f"--add-scram {mechanism}: saltedpassword needs its salt")
-    return credential(name, scram.TYPES[mechanism], salted, salt, iterations)
+        raise InvalidScramOption(f"--add-scram {mechanism}: saltedpassword needs its salt")
+    return credential_record(name, scram.TYPES[mechanism], salted, salt, iterations)

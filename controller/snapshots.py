@@ -15,12 +15,12 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.controller.decision import PAUSE_EVERY, at_once
+from ottla.controller.decision import YIELD_EVERY, run_to_end
 from ottla.controller.records import (
     NEWEST_METADATA_VERSION,
-    BatchWriter,
+    MetadataBatchWriter,
     control_batch,
-    messages,
+    decode_batch,
 )
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import batch as b
@@ -33,7 +33,7 @@ from ottla.wire.schema import Message
 from ottla.world.disk import Disk, read_file
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
-RECORDS_A_BATCH = 1024
+RECORDS_PER_BATCH = 1024
 
 
 class SnapshotId(NamedTuple):
@@ -49,7 +49,7 @@ class SnapshotId(NamedTuple):
 
 
 @dataclass(slots=True)
-class Snapshot:
+class SnapshotContents:
     """What a snapshot file holds."""
 
     records: list[Message] = field(default_factory=list)
@@ -64,19 +64,19 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
 
-def read_snapshot(disk: Disk, path: str) -> Snapshot:
+def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
     """Read a snapshot file.
 
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be read.
     """
-    return at_once(reading(disk, path))
+    return run_to_end(read_snapshot_steps(disk, path))
 
 
-def reading(disk: Disk, path: str) -> Generator[None, None, Snapshot]:
+def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, SnapshotContents]:
     """As `read_snapshot`, in steps of a hundred records."""
     raw = read_file(disk, path)
-    out = Snapshot()
+    out = SnapshotContents()
     ended = False
     try:
         for pos, header in b.iterate_batches(raw):
@@ -85,11 +85,11 @@ def reading(disk: Disk, path: str) -> Generator[None, None, Snapshot]:
             view = memoryview(raw)[pos : pos + header.size_bytes]
             if header.is_control:
                 for record in r.iterate_records(view, header):
-                    ended = _take_control(out, decode_control_record(record)) or ended
+                    ended = _read_control_record(out, decode_control_record(record)) or ended
                 continue
-            for _, message in messages(header, view):
+            for _, message in decode_batch(header, view):
                 out.records.append(message)
-                if len(out.records) % PAUSE_EVERY == 0:
+                if len(out.records) % YIELD_EVERY == 0:
                     yield
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
@@ -98,7 +98,7 @@ def reading(disk: Disk, path: str) -> Generator[None, None, Snapshot]:
     return out
 
 
-def _take_control(out: Snapshot, message: Message | None) -> bool:
+def _read_control_record(out: SnapshotContents, message: Message | None) -> bool:
     match message:
         case ctl.SnapshotHeaderRecord():
             out.timestamp_ms = message.last_contained_log_timestamp
@@ -111,8 +111,8 @@ def _take_control(out: Snapshot, message: Message | None) -> bool:
     return False
 
 
-def snapshot_steps(
-    snapshot: Snapshot,
+def encode_snapshot_steps(
+    snapshot: SnapshotContents,
     records: Iterable[Message | None],
     epoch: int,
     now_ms: int,
@@ -131,39 +131,39 @@ def snapshot_steps(
         head.append(snapshot.voters)
     parts: list[Buffer] = [control_batch(head, now_ms, 0, epoch)]
     offset = len(head)
-    writer = BatchWriter(now_ms)
+    writer = MetadataBatchWriter(now_ms)
     for number, record in enumerate(records, 1):
         if record is None:
             yield
             continue
         writer.add_message(record, metadata_version)
-        if writer.count == RECORDS_A_BATCH:
-            parts.append(writer.done(offset, epoch))
+        if writer.count == RECORDS_PER_BATCH:
+            parts.append(writer.build(offset, epoch))
             offset += writer.count
-            writer = BatchWriter(now_ms)
-        if number % PAUSE_EVERY == 0:
+            writer = MetadataBatchWriter(now_ms)
+        if number % YIELD_EVERY == 0:
             yield
     if writer.count:
-        parts.append(writer.done(offset, epoch))
+        parts.append(writer.build(offset, epoch))
         offset += writer.count
     parts.append(control_batch([ctl.SnapshotFooterRecord()], now_ms, offset, epoch))
     return b"".join(parts)
 
 
-def snapshot_bytes(
-    snapshot: Snapshot, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
+def encode_snapshot(
+    snapshot: SnapshotContents, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
 ) -> bytes:
     """The bytes of a snapshot file, made at once."""
-    return at_once(snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
+    return run_to_end(encode_snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
 
 
-def head_of(disk: Disk, path: str) -> Snapshot:
+def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
     """What a snapshot's first batch alone says: voters, and the time of the last record it covers. No records.
 
     Raises:
         CorruptFile: its beginning cannot be read.
     """
-    out = Snapshot()
+    out = SnapshotContents()
     file = disk.open(path, readonly=True)
     try:
         header = b.parse_header(file.pread(min(file.size(), b.HEADER_BYTES), 0))
@@ -171,7 +171,7 @@ def head_of(disk: Disk, path: str) -> Snapshot:
         if not b.crc_matches(raw, header):
             raise WireError("bad CRC")
         for record in r.iterate_records(raw, header):
-            _take_control(out, decode_control_record(record))
+            _read_control_record(out, decode_control_record(record))
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
     finally:
@@ -179,13 +179,13 @@ def head_of(disk: Disk, path: str) -> Snapshot:
     return out
 
 
-def timestamp_of(disk: Disk, path: str) -> int:
+def last_contained_log_timestamp(disk: Disk, path: str) -> int:
     """The time of the last record a snapshot covers.
 
     Raises:
         CorruptFile: its beginning cannot be read.
     """
-    return head_of(disk, path).timestamp_ms
+    return read_snapshot_header(disk, path).timestamp_ms
 
 
 def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
@@ -199,10 +199,10 @@ def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> N
         file.fsync()
     finally:
         file.close()
-    finish_part(disk, path)
+    freeze_snapshot(disk, path)
 
 
-def finish_part(disk: Disk, path: str) -> None:
+def freeze_snapshot(disk: Disk, path: str) -> None:
     """Give a snapshot that was written and synced its real name."""
     disk.rename(path + ".part", path)
     disk.fsync_dir(path.rpartition("/")[0])

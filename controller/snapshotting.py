@@ -13,68 +13,70 @@ from functools import partial
 
 import trio
 
-from ottla.controller.image import Image, told_slowly
-from ottla.controller.pacing import paced
-from ottla.controller.raft.events import Covered
-from ottla.controller.raft.shell import Raft
+from ottla.controller.image import MetadataImage, image_records_yielding
+from ottla.controller.pacing import run_yielding
+from ottla.controller.raft.events import SnapshotCreated
+from ottla.controller.raft.shell import RaftDriver
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION
-from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
+from ottla.controller.snapshots import SnapshotContents, SnapshotId, encode_snapshot_steps
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
 
 
-class Snapshotting:
+class SnapshotGenerator:
     """Writes this node's snapshots, one at a time."""
 
-    def __init__(self, env: Env, store: MetadataStore, raft: Raft, fail: Callable[[OSError], None]) -> None:
+    def __init__(self, env: Env, store: MetadataStore, raft: RaftDriver, fail: Callable[[OSError], None]) -> None:
         self._env = env
         self._store = store
         self._raft = raft
         self._fail = fail
-        self._busy = False
+        self._is_writing = False
 
-    def consider(self, image: Image, nursery: trio.Nursery) -> None:
+    def maybe_generate(self, image: MetadataImage, nursery: trio.Nursery) -> None:
         """Begin a snapshot of an image that was just published, if one is due.
 
         Raises:
             OSError: the disk failed.
         """
-        if self._busy or not self._store.wants_snapshot(self._env.now_ms()):
+        if self._is_writing or not self._store.is_snapshot_due(self._env.now_ms()):
             return
         try:
-            name, around = self._store.begin_snapshot(image.offset + 1, self._env.now_ms())
+            name, around = self._store.prepare_snapshot(image.offset + 1, self._env.now_ms())
         except OSError as error:
-            self._leave_out(error)
+            self._skip_snapshot(error)
             return
-        self._busy = True
+        self._is_writing = True
         nursery.start_soon(self._write, image, name, around)
 
-    async def _write(self, image: Image, name: SnapshotId, around: Snapshot) -> None:
+    async def _write(self, image: MetadataImage, name: SnapshotId, around: SnapshotContents) -> None:
         level = image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
         try:
-            raw = await paced(snapshot_steps(around, told_slowly(image), name.epoch, self._env.now_ms(), level))
+            raw = await run_yielding(
+                encode_snapshot_steps(around, image_records_yielding(image), name.epoch, self._env.now_ms(), level)
+            )
             await self._env.in_thread(partial(self._store.write_snapshot, name, raw), Lane.FILES)
         except OSError as error:
             try:
-                self._leave_out(error)
+                self._skip_snapshot(error)
             except OSError:
                 self._fail(error)
             return
         finally:
-            self._busy = False
+            self._is_writing = False
         logger.info("metadata snapshot at offset %d", name.end_offset)
-        self._raft.between(partial(self._written, name))
+        self._raft.run_between_steps(partial(self._snapshot_created, name))
 
-    def _written(self, name: SnapshotId) -> Covered:
+    def _snapshot_created(self, name: SnapshotId) -> SnapshotCreated:
         """What it makes superfluous goes."""
-        self._store.wrote_snapshot(name, self._env.now_ms())
-        return self._store.covered()
+        self._store.complete_snapshot(name, self._env.now_ms())
+        return self._store.snapshot_created_event()
 
     @staticmethod
-    def _leave_out(error: OSError) -> None:
+    def _skip_snapshot(error: OSError) -> None:
         if not is_passing(error):
             raise error
         logger.warning("no metadata snapshot was written: %s", error)

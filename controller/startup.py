@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.format import BOOTSTRAP_FILE, bootstrap_records
-from ottla.controller.image import RESOURCE_BROKER, Image
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.quorum_config import Endpoint
-from ottla.controller.raft.store import NotOurQuorum
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.quorum_config import ListenerEndpoint
+from ottla.controller.raft.store import IncompatibleQuorum
 from ottla.controller.records import ELR_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.controller.snapshots import read_snapshot
 from ottla.log.directory import MetaProperties
@@ -22,22 +22,22 @@ from ottla.wire.schema import Message
 from ottla.world.env import Env
 
 
-def check_level(image: Image) -> None:
+def check_metadata_version(image: MetadataImage) -> None:
     """Raise NotOurQuorum where the cluster runs at a metadata.version this node does not know."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
-        raise NotOurQuorum(
+        raise IncompatibleQuorum(
             f"the cluster's metadata.version is {level}; this node knows "
             f"{OLDEST_METADATA_VERSION} to {NEWEST_METADATA_VERSION}"
         )
 
 
-def first_records(
-    machine: ControllerMachine,
+def activation_records(
+    machine: ControllerStateMachine,
     env: Env,
     path: str,
     identity: MetaProperties,
-    endpoints: tuple[Endpoint, ...],
+    endpoints: tuple[ListenerEndpoint, ...],
     incarnation_id: bytes,
 ) -> Iterator[list[Message]]:
     """What a new leader appends, batch by batch (R265): each is committed before the next is made.
@@ -47,7 +47,7 @@ def first_records(
     if machine.in_transaction:
         yield [m.AbortTransactionRecord("the controller was replaced")]
     if METADATA_VERSION not in machine.image.features:
-        yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}", machine.defaults.broker.get(MIN_ISR, "1"))
+        yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}", machine.defaults.static_config.get(MIN_ISR, "1"))
     known = machine.image.controllers.get(identity.node_id)
     if known is None or known.incarnation_id != incarnation_id:
         yield [

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.controller.decision import Defaults, at_once
-from ottla.controller.heartbeats import fence
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.raft.chain import VoterHistory
-from ottla.controller.raft.events import Append, HardState
+from ottla.controller.decision import ControllerDefaults, run_to_end
+from ottla.controller.heartbeats import fence_broker
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.raft.chain import VoterSetHistory
+from ottla.controller.raft.events import HardState, LogAppend
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, BatchWriter, messages
+from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, MetadataBatchWriter, decode_batch
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import ZERO_UUID, Message
 
-RECORDS_A_BATCH = 500
+RECORDS_PER_BATCH = 500
 
 
-class CannotRecover(Exception):
+class QuorumRecoveryError(Exception):
     """The directory cannot become a quorum of its own; the message is one line for the user. Nothing was changed."""
 
 
-class Prospect(NamedTuple):
+class QuorumRecoveryPreview(NamedTuple):
     """What would become of a cluster."""
 
     node_id: int
@@ -37,26 +37,28 @@ class Prospect(NamedTuple):
     epoch: int
     last_timestamp_ms: int
     """When the last record that is here was written."""
-    led_here: int
+    in_sync_count: int
     """Partitions this node goes on with: it is in sync, as far as it knows."""
-    behind_here: tuple[str, ...]
+    out_of_sync_partitions: tuple[str, ...]
     """Partitions of which it has a copy that was not in sync when it last heard."""
-    elsewhere: tuple[str, ...]
+    partitions_without_copy: tuple[str, ...]
     """Partitions it has no copy of."""
 
 
 def _own_entry(store: MetadataStore) -> ctl.VotersRecordVoter:
-    told = store.quorum.voters
+    told = store.quorum_records.voters
     if told is None or store.kraft_version < 1:
-        raise CannotRecover(
+        raise QuorumRecoveryError(
             "who decides is fixed by configuration here (kraft.version 0): "
             "start the node with controller.quorum.voters naming it alone"
         )
-    mine = [v for v in told.voters if (v.voter_id, v.voter_directory_id) == store.me]
+    mine = [v for v in told.voters if (v.voter_id, v.voter_directory_id) == store.local_replica]
     if not mine:
-        raise CannotRecover(f"node {store.me.id} is none of the controllers that decide: {_ids(told)}")
+        raise QuorumRecoveryError(f"node {store.local_replica.id} is none of the controllers that decide: {_ids(told)}")
     if len(told.voters) == 1:
-        raise CannotRecover(f"node {store.me.id} is the only controller that decides: start it as it is")
+        raise QuorumRecoveryError(
+            f"node {store.local_replica.id} is the only controller that decides: start it as it is"
+        )
     return mine[0]
 
 
@@ -64,21 +66,21 @@ def _ids(told: ctl.VotersRecord) -> list[int]:
     return sorted(v.voter_id for v in told.voters)
 
 
-def _machine(store: MetadataStore) -> ControllerMachine:
+def _machine(store: MetadataStore) -> ControllerStateMachine:
     """Everything in snapshot and log, committed or not."""
-    machine = ControllerMachine(Defaults(), lambda: ZERO_UUID, store.me.id)
+    machine = ControllerStateMachine(ControllerDefaults(), lambda: ZERO_UUID, store.local_replica.id)
     for record in store.snapshot.records:
         machine.replay(-1, record)
     begin, end = store.snapshot_id.end_offset, store.log.log_end_offset
     for header, raw in store.committed_batches(begin, end):
-        for offset, record in messages(header, raw):
+        for offset, record in decode_batch(header, raw):
             if offset >= begin:
                 machine.replay(offset, record)
-    machine.appended(end - 1, 0)
+    machine.complete_append(end - 1, 0)
     return machine
 
 
-def prospect(store: MetadataStore) -> Prospect:
+def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
     """Look, and change nothing.
 
     Raises:
@@ -86,7 +88,7 @@ def prospect(store: MetadataStore) -> Prospect:
         WireError: the log is damaged.
     """
     _own_entry(store)
-    me, image, told = store.me.id, _machine(store).latest, store.quorum.voters
+    me, image, told = store.local_replica.id, _machine(store).latest_image, store.quorum_records.voters
     assert told is not None
     led = 0
     behind: list[str] = []
@@ -97,11 +99,11 @@ def prospect(store: MetadataStore) -> Prospect:
                 led += 1
             else:
                 (behind if me in p.replicas else elsewhere).append(f"{name}:{number}")
-    return Prospect(
+    return QuorumRecoveryPreview(
         me,
         tuple(i for i in _ids(told) if i != me),
         store.log.log_end_offset,
-        max(store.hard.epoch, store.chain().last_epoch),
+        max(store.persisted_hard_state.epoch, store.log_summary().last_epoch),
         store.last_timestamp_ms,
         led,
         tuple(behind),
@@ -109,7 +111,7 @@ def prospect(store: MetadataStore) -> Prospect:
     )
 
 
-def recover(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int:
+def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int:
     """Make this replica a quorum of its own, on disk when it returns; gives the epoch it says so under.
 
     Brokers on the nodes of the other controllers are fenced, as if they had been silent: what they led is led by who is
@@ -117,34 +119,34 @@ def recover(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int
     set in the node's configuration.
 
     Raises:
-        CannotRecover: as `prospect`. WireError: the log is damaged. OSError: the disk failed.
+        CannotRecover: as `preview_recovery`. WireError: the log is damaged. OSError: the disk failed.
     """
-    mine, told = _own_entry(store), store.quorum.voters
+    mine, told = _own_entry(store), store.quorum_records.voters
     assert told is not None
     machine = _machine(store)
-    epoch = max(store.hard.epoch, store.chain().last_epoch) + 1
-    store.begin_state(HardState(epoch), VoterHistory([store.me], None))()
+    epoch = max(store.persisted_hard_state.epoch, store.log_summary().last_epoch) + 1
+    store.prepare_state_write(HardState(epoch), VoterSetHistory([store.local_replica], None))()
     for lost in _ids(told):
-        broker = machine.latest.brokers.get(lost)
-        if lost != store.me.id and broker is not None and not broker.fenced:
-            _append(store, machine, at_once(fence(machine.latest, lost, static)).records, epoch, now_ms)
+        broker = machine.latest_image.brokers.get(lost)
+        if lost != store.local_replica.id and broker is not None and not broker.fenced:
+            _append(store, machine, run_to_end(fence_broker(machine.latest_image, lost, static)).records, epoch, now_ms)
     alone = ctl.VotersRecord(told.version, [mine])
-    store.append(Append(store.log.log_end_offset, 1, epoch, controls=(alone,)), now_ms)
-    job = store.begin_sync()
+    store.append(LogAppend(store.log.log_end_offset, 1, epoch, controls=(alone,)), now_ms)
+    job = store.prepare_flush()
     job()
-    store.finish_sync(job)
+    store.complete_flush(job)
     return epoch
 
 
 def _append(
-    store: MetadataStore, machine: ControllerMachine, records: Sequence[Message], epoch: int, now_ms: int
+    store: MetadataStore, machine: ControllerStateMachine, records: Sequence[Message], epoch: int, now_ms: int
 ) -> None:
     """Records that follow from what is there already, a batch of so many at a time."""
-    level = machine.latest.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
-    for first in range(0, len(records), RECORDS_A_BATCH):
-        writer, offset = BatchWriter(now_ms), store.log.log_end_offset
-        for number, record in enumerate(records[first : first + RECORDS_A_BATCH]):
+    level = machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+    for first in range(0, len(records), RECORDS_PER_BATCH):
+        writer, offset = MetadataBatchWriter(now_ms), store.log.log_end_offset
+        for number, record in enumerate(records[first : first + RECORDS_PER_BATCH]):
             writer.add_message(record, level)
             machine.replay(offset + number, record)
-        store.append(Append(offset, writer.count, epoch, batch=writer.done()), now_ms)
-    machine.appended(store.log.log_end_offset - 1, epoch)
+        store.append(LogAppend(offset, writer.count, epoch, batch=writer.build()), now_ms)
+    machine.complete_append(store.log.log_end_offset - 1, epoch)

@@ -6,23 +6,23 @@ from typing import Any
 
 import trio
 
-from ottla.controller.decision import Spend, unbounded
+from ottla.controller.decision import ChargeQuota, no_quota
 
 
-class Ticket:
+class PendingRequest:
     """A request on its way, and its answer once there is one."""
 
-    def __init__(self, request: Any, version: int = 0, spend: Spend = unbounded) -> None:
+    def __init__(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> None:
         self.request = request
         self.version = version
-        self.spend = spend
+        self.charge_quota = spend
         self._done = trio.Event()
-        self._answer: Any = None
+        self._response: Any = None
         self._error: Exception | None = None
 
-    def give(self, answer: Any) -> None:
+    def complete(self, answer: Any) -> None:
         """The answer may leave."""
-        self._answer = answer
+        self._response = answer
         self._done.set()
 
     def fail(self, error: Exception) -> None:
@@ -41,4 +41,4 @@ class Ticket:
         await self._done.wait()
         if self._error is not None:
             raise self._error
-        return self._answer
+        return self._response

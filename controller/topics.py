@@ -12,29 +12,36 @@ from collections.abc import Callable, Container, Generator, Hashable, Iterator, 
 from typing import NamedTuple
 
 from ottla.controller.assignment import (
-    MAX_PARTITIONS_A_REQUEST,
-    MAX_RECORDS_A_REQUEST,
+    MAX_PARTITIONS_PER_REQUEST,
+    MAX_RECORDS_PER_REQUEST,
     TOO_MANY_PARTITIONS,
-    TooLarge,
-    by_count,
-    by_hand,
-    check_room,
+    RequestTooLarge,
+    automatic_assignment,
+    check_batch_limits,
+    manual_assignment,
 )
 from ottla.controller.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
 from ottla.controller.decision import (
-    PAUSE_EVERY,
-    READ_EVERY,
-    Decision,
-    Defaults,
-    Spend,
-    Steps,
-    firsts,
-    named_twice,
-    unbounded,
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ChargeQuota,
+    ControllerDefaults,
+    ControllerResult,
+    ControllerResultSteps,
+    find_duplicates_steps,
+    first_occurrences,
+    no_quota,
 )
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic, partition_record
-from ottla.controller.placement import Chance
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+    partition_record,
+)
+from ottla.controller.placement import RandomFunction
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_topics as ct
@@ -44,31 +51,31 @@ from ottla.wire.schema import ZERO_UUID, Message
 from ottla.wire.written import StreamingArray
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-MAX_NAME = 249
+MAX_TOPIC_NAME_LENGTH = 249
 SOURCE_TOPIC_CONFIG = 1
 SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_DEFAULT_CONFIG = 5
 
-NewId = Callable[[], bytes]
+UuidFunction = Callable[[], bytes]
 
 
-class Making(NamedTuple):
+class TopicCreationContext(NamedTuple):
     """What a topic is made with that stands in no request."""
 
-    defaults: Defaults
-    new_id: NewId
-    chance: Chance
-    spend: Spend = unbounded
+    defaults: ControllerDefaults
+    new_id: UuidFunction
+    random: RandomFunction
+    charge_quota: ChargeQuota = no_quota
 
 
-def name_error(name: str) -> str | None:
-    """What is wrong with a topic name, or None (``Topic.validate``)."""
+def topic_name_error(name: str) -> str | None:
+    """What is wrong with a topic name, or None (``TopicImage.validate``)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > MAX_NAME:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME}"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
     if not _LEGAL.fullmatch(name):
         return (
             f"Topic name is invalid: '{name}' contains one or more characters other than "
@@ -77,7 +84,7 @@ def name_error(name: str) -> str | None:
     return None
 
 
-def config_error(values: Mapping[str, str | None]) -> str | None:
+def topic_config_error(values: Mapping[str, str | None]) -> str | None:
     """What is wrong with a topic's settings, or None."""
     for name, value in values.items():
         key = topic_key(name)
@@ -92,8 +99,8 @@ def config_error(values: Mapping[str, str | None]) -> str | None:
 
 
 def _partitions(
-    topic: ct.CreatableTopic, image: Image, defaults: Defaults, chance: Chance
-) -> Generator[None, None, list[Partition]]:
+    topic: ct.CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
+) -> Generator[None, None, list[PartitionRegistration]]:
     """The partitions a creation asks for."""
     if topic.assignments:
         if topic.replication_factor != -1:
@@ -107,7 +114,7 @@ def _partitions(
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
         numbers = {a.partition_index for a in topic.assignments}
-        made = yield from by_hand(image, [(a.partition_index, a.broker_ids) for a in topic.assignments], None)
+        made = yield from manual_assignment(image, [(a.partition_index, a.broker_ids) for a in topic.assignments], None)
         if numbers != set(range(len(made))):
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
@@ -125,10 +132,10 @@ def _partitions(
         )
     count = defaults.num_partitions if count == -1 else count
     factor = defaults.replication_factor if factor == -1 else factor
-    return (yield from by_count(image, count, factor, chance))
+    return (yield from automatic_assignment(image, count, factor, chance))
 
 
-def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicConfigs]:
+def _configs(values: Mapping[str, str], image: MetadataImage) -> list[ct.CreatableTopicConfigs]:
     """All of a topic's effective settings, as a creation answers them."""
     wide = image.config(RESOURCE_BROKER, "")
     out = []
@@ -144,25 +151,25 @@ def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicC
     return out
 
 
-def _create_one(
-    topic: ct.CreatableTopic, image: Image, making: Making
+def _create_topic(
+    topic: ct.CreatableTopic, image: MetadataImage, making: TopicCreationContext
 ) -> Generator[None, None, tuple[ct.CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
-    wrong = config_error(values)
+    wrong = topic_config_error(values)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
     for value in values.values():
         check_size(value)
-    wide = {**making.defaults.broker, **image.config(RESOURCE_BROKER, "")}
+    wide = {**making.defaults.static_config, **image.config(RESOURCE_BROKER, "")}
     check_topic({k: v for k, v in values.items() if v is not None}, wide, {})
-    partitions = yield from _partitions(topic, image, making.defaults, making.chance)
-    making.spend(len(partitions))
+    partitions = yield from _partitions(topic, image, making.defaults, making.random)
+    making.charge_quota(len(partitions))
     topic_id = making.new_id()
     records: list[Message] = [m.TopicRecord(topic.name, topic_id)]
     records += (m.ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
     for number, partition in enumerate(partitions):
         records.append(partition_record(topic_id, number, partition))
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     texts = {k: v for k, v in values.items() if v is not None}
     result = ct.CreatableTopicResult(
@@ -176,11 +183,11 @@ def _create_one(
     return result, records
 
 
-def _name_taken(name: str, image: Image, flats: Mapping[str, str]) -> ProtocolError | None:
+def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
     """Why a topic cannot have its name, or None. ``flats``: names in the image, dots as underscores."""
     if name == METADATA_TOPIC:  # its partition 0 would lie where the metadata log does
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    wrong = name_error(name)
+    wrong = topic_name_error(name)
     if wrong is not None:
         return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
     if name in image.topics:
@@ -191,7 +198,9 @@ def _name_taken(name: str, image: Image, flats: Mapping[str, str]) -> ProtocolEr
     return None
 
 
-def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> Generator[None, None, int]:
+def _requested_partition_count(
+    request: ct.CreateTopicsRequest, defaults: ControllerDefaults
+) -> Generator[None, None, int]:
     """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
     total = 0
     for number, topic in enumerate(request.topics, 1):
@@ -199,23 +208,25 @@ def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> Ge
             total += len(topic.assignments)
         else:
             total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return total
 
 
-def _flat_names(image: Image) -> Generator[None, None, dict[str, str]]:
+def _names_with_underscores(image: MetadataImage) -> Generator[None, None, dict[str, str]]:
     flats: dict[str, str] = {}
     for number, name in enumerate(image.topics, 1):
         if "." in name or "_" in name:
             flat = name.replace(".", "_")
             flats[flat] = min(name, flats.get(flat, name))
-        if number % (10 * PAUSE_EVERY) == 0:
+        if number % (10 * YIELD_EVERY) == 0:
             yield
     return flats
 
 
-def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, making: Making) -> Steps:
+def create_topics(
+    image: MetadataImage, request: ct.CreateTopicsRequest, version: int, making: TopicCreationContext
+) -> ControllerResultSteps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
     response = ct.CreateTopicsResponse(topics=StreamingArray(ct.CreateTopicsResponse, version))
     records: list[Message] = []
@@ -225,12 +236,12 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
         configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
         return ct.CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
 
-    twice = yield from named_twice(topic.name for topic in request.topics)
+    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
     try:
-        if (yield from _asked_partitions(request, making.defaults)) > MAX_PARTITIONS_A_REQUEST:
-            raise TooLarge(TOO_MANY_PARTITIONS)
-        flats = yield from _flat_names(image)
-        for found in firsts(request.topics, _name_of, twice):
+        if (yield from _requested_partition_count(request, making.defaults)) > MAX_PARTITIONS_PER_REQUEST:
+            raise RequestTooLarge(TOO_MANY_PARTITIONS)
+        flats = yield from _names_with_underscores(image)
+        for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
                 continue
@@ -238,30 +249,30 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
             try:
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                taken = _name_taken(topic.name, image, flats)
+                taken = _name_collision_error(topic.name, image, flats)
                 if taken is not None:
                     raise taken
-                result, made = yield from _create_one(topic, image, making)
+                result, made = yield from _create_topic(topic, image, making)
                 records += made
                 size += sum(len(c.name) + len(c.value or "") for c in topic.configs)
-                check_room(len(records), size)
+                check_batch_limits(len(records), size)
             except ProtocolError as error:
                 result = refused(topic.name, error)
             response.topics.append(result)
             yield
-    except TooLarge as error:
+    except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
         response.topics = StreamingArray(ct.CreateTopicsResponse, version)
-        for found in firsts(request.topics, _name_of, twice):
+        for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
                 continue
             number, topic, _ = found
             response.topics.append(refused(topic.name, why))
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
         records = []
-    return Decision(response, [] if request.validate_only else records)
+    return ControllerResult(response, [] if request.validate_only else records)
 
 
 def _name_of(topic: ct.CreatableTopic) -> str:
@@ -275,11 +286,11 @@ def _to_delete(request: dt.DeleteTopicsRequest) -> Iterator[tuple[str | None, by
         yield topic.name, topic.topic_id
 
 
-def _itself(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
+def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
     return item
 
 
-def _supplied(
+def _names_and_ids(
     request: dt.DeleteTopicsRequest, twice: Container[Hashable]
 ) -> Generator[None, None, tuple[set[str], set[bytes]]]:
     """The names that a request gives once, and all ids it gives."""
@@ -291,13 +302,13 @@ def _supplied(
             ids.add(topic_id)
         elif topic_id == ZERO_UUID and item not in twice:
             names.add(name)
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return names, ids
 
 
-def _misnamed(
-    name: str | None, topic_id: bytes, topic: Topic | None, ids: Container[bytes], *, is_again: bool
+def _deletion_name_error(
+    name: str | None, topic_id: bytes, topic: TopicImage | None, ids: Container[bytes], *, is_again: bool
 ) -> str | None:
     """What is wrong with how a request names a topic it would delete, or None. ``ids``: all that it gives."""
     if name is None:
@@ -313,27 +324,29 @@ def _misnamed(
     return None
 
 
-def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, spend: Spend = unbounded) -> Steps:
+def delete_topics(
+    image: MetadataImage, request: dt.DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
+) -> ControllerResultSteps:
     """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted.
 
     A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
     """
     response = dt.DeleteTopicsResponse(responses=StreamingArray(dt.DeleteTopicsResponse, version))
     records: list[Message] = []
-    twice = yield from named_twice(_to_delete(request))
-    names, ids = yield from _supplied(request, twice)
-    for found in firsts(_to_delete(request), _itself, twice):
+    twice = yield from find_duplicates_steps(_to_delete(request))
+    names, ids = yield from _names_and_ids(request, twice)
+    for found in first_occurrences(_to_delete(request), _identity, twice):
         if found is None:
             yield
             continue
         number, (name, topic_id), is_again = found
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
         if name is None and topic is not None and not is_again and topic.name in names:
             continue
-        wrong = _misnamed(name, topic_id, topic, ids, is_again=is_again)
+        wrong = _deletion_name_error(name, topic_id, topic, ids, is_again=is_again)
         if wrong is not None:
             code, message = ErrorCode.INVALID_REQUEST, wrong
             if name is not None and topic_id == ZERO_UUID and not is_again and topic is not None:
@@ -342,7 +355,7 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
-        elif len(records) == MAX_RECORDS_A_REQUEST:
+        elif len(records) == MAX_RECORDS_PER_REQUEST:
             code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # Kafka's list is full
         else:
             name, topic_id = topic.name, topic.id
@@ -354,4 +367,4 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
         response.responses.append(
             dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
-    return Decision(response, records)
+    return ControllerResult(response, records)

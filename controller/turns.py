@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from ottla.controller import features
-from ottla.controller.decision import Decision
-from ottla.controller.loader import Loader
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.pacing import paced, slowly
-from ottla.controller.raft.events import RaiseVersion, VoterAnswer
-from ottla.controller.raft.shell import Raft
-from ottla.controller.records import KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, BatchWriter
-from ottla.controller.ticket import Ticket
+from ottla.controller.decision import ControllerResult
+from ottla.controller.loader import MetadataLoader
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.pacing import iterate_yielding, run_yielding
+from ottla.controller.raft.events import UpgradeKRaftVersion, VoterChangeResponse
+from ottla.controller.raft.shell import RaftDriver
+from ottla.controller.records import KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, MetadataBatchWriter
+from ottla.controller.ticket import PendingRequest
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import update_features as uf
@@ -28,15 +28,15 @@ from ottla.wire.schema import Message
 from ottla.world.env import Env
 
 
-class Turns:
+class RequestProcessor:
     """What the leader of one epoch does, one turn after the other."""
 
     def __init__(
         self,
         env: Env,
-        machine: ControllerMachine,
-        raft: Raft,
-        loader: Loader,
+        machine: ControllerStateMachine,
+        raft: RaftDriver,
+        loader: MetadataLoader,
         publish: Callable[[], Awaitable[None]],
     ) -> None:
         self._env = env
@@ -46,15 +46,15 @@ class Turns:
         self._publish = publish
         self.epoch = -1
         """The epoch this node leads."""
-        self._end = -1
+        self._end_offset = -1
 
-    async def take(self, waiting: list[Ticket]) -> None:
+    async def process(self, waiting: list[PendingRequest]) -> None:
         """One turn: every ticket gets its answer, or its error.
 
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed. Whoever waits was told.
         """
-        answers: list[tuple[Ticket, Any]] = []
+        answers: list[tuple[PendingRequest, Any]] = []
         try:
             for ticket in waiting:
                 try:
@@ -71,35 +71,37 @@ class Turns:
                 ticket.fail(error)
             raise
         for ticket, answer in answers:
-            ticket.give(answer)
+            ticket.complete(answer)
 
-    async def _decide(self, ticket: Ticket) -> Decision:
-        end, now_ms = self._raft.machine.chain.end, self._env.monotonic_ms()
-        self._machine.spend = ticket.spend
+    async def _decide(self, ticket: PendingRequest) -> ControllerResult:
+        end, now_ms = self._raft.machine.log_summary.end_offset, self._env.monotonic_ms()
+        self._machine.charge_quota = ticket.charge_quota
         decided = self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
-        decision = await paced(decided) if isinstance(decided, Generator) else decided
+        decision = await run_yielding(decided) if isinstance(decided, Generator) else decided
         if isinstance(ticket.request, uf.UpdateFeaturesRequest):
             return await self._raise_kraft_version(ticket.request, decision)
         return decision
 
-    async def _raise_kraft_version(self, request: uf.UpdateFeaturesRequest, decision: Decision) -> Decision:
+    async def _raise_kraft_version(
+        self, request: uf.UpdateFeaturesRequest, decision: ControllerResult
+    ) -> ControllerResult:
         """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
         if decision.response.error_code:
             return decision
         wanted: list[int] = []
-        async for update in slowly(request.feature_updates):
+        async for update in iterate_yielding(request.feature_updates):
             if update.feature == KRAFT_VERSION:
                 wanted = [update.max_version_level]
         if not wanted or wanted[-1] <= self._machine.kraft_version:
             return decision
-        answer = (await self._raft.ask(RaiseVersion(wanted[-1], request.validate_only))).answer
-        assert isinstance(answer, VoterAnswer)
+        answer = (await self._raft.handle_request(UpgradeKRaftVersion(wanted[-1], request.validate_only))).response
+        assert isinstance(answer, VoterChangeResponse)
         if answer.error != ErrorCode.NONE:
-            return features.refused(answer.error, answer.message or "")
+            return features.reject_update(answer.error, answer.message or "")
         if request.validate_only:
             return decision
         self._machine.kraft_version = wanted[-1]
-        return Decision(decision.response, [m.NoOpRecord(), *decision.records])
+        return ControllerResult(decision.response, [m.NoOpRecord(), *decision.records])
 
     async def append(self, records: list[Message]) -> None:
         """Append records as one batch, so that all of them count or none, and go on from what they make.
@@ -107,15 +109,15 @@ class Turns:
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
         """
-        level = self._machine.latest.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
-        writer = BatchWriter(self._env.now_ms())
-        async for record in slowly(records):
+        level = self._machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+        writer = MetadataBatchWriter(self._env.now_ms())
+        async for record in iterate_yielding(records):
             writer.add_message(record, level)
-        offset = await self._raft.propose(self.epoch, writer.done(), writer.count)
-        self._end = offset + writer.count
-        async for record in slowly(records):
+        offset = await self._raft.propose(self.epoch, writer.build(), writer.count)
+        self._end_offset = offset + writer.count
+        async for record in iterate_yielding(records):
             self._machine.replay(offset, record)
-        await paced(self._machine.appending(self._end - 1, self.epoch))
+        await run_yielding(self._machine.complete_append_steps(self._end_offset - 1, self.epoch))
 
     async def commit(self) -> None:
         """Once the high watermark has passed what was appended, let everybody see it.
@@ -124,8 +126,8 @@ class Turns:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
         """
         machine = self._machine
-        if machine.latest is machine.image:
+        if machine.latest_image is machine.image:
             return
-        await self._raft.committed(self.epoch, self._end)
-        self._loader.position = self._end
+        await self._raft.wait_committed(self.epoch, self._end_offset)
+        self._loader.position = self._end_offset
         await self._publish()

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, by_count, by_hand
-from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Spend, Steps, firsts, named_twice, unbounded
-from ottla.controller.image import Image, partition_record
-from ottla.controller.placement import Chance
+from ottla.controller.assignment import (
+    MAX_RECORDS_PER_REQUEST,
+    TOO_MANY_RECORDS,
+    RequestTooLarge,
+    automatic_assignment,
+    manual_assignment,
+)
+from ottla.controller.decision import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ChargeQuota,
+    ControllerResult,
+    ControllerResultSteps,
+    find_duplicates_steps,
+    first_occurrences,
+    no_quota,
+)
+from ottla.controller.image import MetadataImage, partition_record
+from ottla.controller.placement import RandomFunction
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.schema import Message
 from ottla.wire.written import StreamingArray
 
 
-def _widen(
-    topic: cp.CreatePartitionsTopic, image: Image, chance: Chance, room: int, spend: Spend
+def _add_partitions(
+    topic: cp.CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
 ) -> Generator[None, None, list[Message]]:
     """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
     known = image.topics.get(topic.name)
@@ -44,29 +59,33 @@ def _widen(
         )
     spend(extra)
     if extra > room:
-        raise TooLarge(TOO_MANY_RECORDS)
+        raise RequestTooLarge(TOO_MANY_RECORDS)
     if topic.assignments is not None:
         numbered = [(current + i, a.broker_ids) for i, a in enumerate(topic.assignments)]
-        partitions = yield from by_hand(image, numbered, factor)
+        partitions = yield from manual_assignment(image, numbered, factor)
     else:
-        partitions = yield from by_count(image, extra, factor, chance)
+        partitions = yield from automatic_assignment(image, extra, factor, chance)
     records: list[Message] = []
     for number, partition in enumerate(partitions, current):
         records.append(partition_record(known.id, number, partition))
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
     return records
 
 
 def create_partitions(
-    image: Image, request: cp.CreatePartitionsRequest, version: int, chance: Chance, spend: Spend = unbounded
-) -> Steps:
+    image: MetadataImage,
+    request: cp.CreatePartitionsRequest,
+    version: int,
+    chance: RandomFunction,
+    spend: ChargeQuota = no_quota,
+) -> ControllerResultSteps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
     response = cp.CreatePartitionsResponse(results=StreamingArray(cp.CreatePartitionsResponse, version))
     records: list[Message] = []
-    twice = yield from named_twice(topic.name for topic in request.topics)
+    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
     try:
-        for found in firsts(request.topics, _name_of, twice):
+        for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
                 continue
@@ -75,25 +94,27 @@ def create_partitions(
             try:
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records += yield from _widen(topic, image, chance, MAX_RECORDS_A_REQUEST - len(records), spend)
+                records += yield from _add_partitions(
+                    topic, image, chance, MAX_RECORDS_PER_REQUEST - len(records), spend
+                )
             except ProtocolError as error:
                 code, message = error.code, error.message
             response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
-    except TooLarge as error:
+    except RequestTooLarge as error:
         response.results = StreamingArray(cp.CreatePartitionsResponse, version)
-        for found in firsts(request.topics, _name_of, twice):
+        for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
                 continue
             number, topic, _ = found
             row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
             response.results.append(row)
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
         records = []
-    return Decision(response, [] if request.validate_only else records)
+    return ControllerResult(response, [] if request.validate_only else records)
 
 
 def _name_of(topic: cp.CreatePartitionsTopic) -> str:

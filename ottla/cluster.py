@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from ottla.broker.start_checks import check_values
-from ottla.controller.format import Plan, Voter, format_directories, known_voters
-from ottla.controller.levels import starting_levels
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
+from ottla.controller.levels import bootstrap_feature_levels
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.log.directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.wire.primitives import uuid_to_string
@@ -221,20 +221,20 @@ class Cluster:
         identities = [directory.read_meta_properties() for directory in directories]
         free = iter(free_ports(self._host, len(self.nodes), CONTROLLER_PORTS))
         for node, directory in zip(self.nodes, directories, strict=True):
-            known = next((v for v in known_voters(directory) or () if v.id == node.id), None)
+            known = next((v for v in read_snapshot_voters(directory) or () if v.id == node.id), None)
             node.controller_port = known.endpoints[0].port if known is not None else next(free)
         cluster_id = next((x.cluster_id for x in identities if x is not None), None)
-        voters: tuple[Voter, ...] = ()
+        voters: tuple[InitialVoter, ...] = ()
         if cluster_id is None:  # where some are formatted already, the others learn the voters from them
             cluster_id = uuid_to_string(machine.uuid())
             voters = tuple(
-                Voter(node.id, machine.uuid(), (Endpoint(CONTROLLER, self._host, node.controller_port),))
+                InitialVoter(node.id, machine.uuid(), (ListenerEndpoint(CONTROLLER, self._host, node.controller_port),))
                 for node in self.nodes[: QUORUM_SIZE if len(self.nodes) >= QUORUM_SIZE else 1]
             )
-        levels = starting_levels(None, {}, dynamic_quorum=True)
+        levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
         for node, directory, identity in zip(self.nodes, directories, identities, strict=True):
             if identity is None:
-                plan = Plan(node.id, cluster_id, levels, voters)
+                plan = FormatPlan(node.id, cluster_id, levels, voters)
                 format_directories([directory], directory, plan, machine.now_ms(), machine.uuid)
 
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:

@@ -14,9 +14,9 @@ import trio
 
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.node import Node
-from ottla.controller.format import Plan, format_directories
-from ottla.controller.image import Image
-from ottla.controller.levels import starting_levels
+from ottla.controller.format import FormatPlan, format_directories
+from ottla.controller.image import MetadataImage
+from ottla.controller.levels import bootstrap_feature_levels
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
@@ -90,7 +90,7 @@ def format_host(host: Host, number: int, swarm: Swarm) -> None:
     named = swarm.settings.get("metadata.log.dir")
     metadata = next(x for x in directories if x.path == (named or directories[0].path))
     levels = {"transaction.version": swarm.transactions} if swarm.transactions else {}
-    plan = Plan(number, CLUSTER_ID, starting_levels(None, levels, dynamic_quorum=False))
+    plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, levels, dynamic_quorum=False))
     ids = (bytes([2, number, *index.to_bytes(14, "big")]) for index in range(1, 100))
     for _ in format_directories(directories, metadata, plan, host.clock.wall_ms(), lambda: next(ids)):
         pass
@@ -202,7 +202,7 @@ class Cluster(Scenario):
         """The parts of the nodes that are up."""
         return {self.numbers[name]: parts for name, parts in self.parts_by_host().items()}
 
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest that anybody alive has."""
         return newest(self.living())
 
@@ -319,7 +319,7 @@ class Cluster(Scenario):
     def _short(self) -> str:
         image = self.image()
         bad = [f"{n}-{i} {x.leader} of {x.isr}" for n, i, x in partitions(image) if sorted(x.isr) != sorted(x.replicas)]
-        gone = [number for number in self.brokers.values() if number not in image.unfenced()]
+        gone = [number for number in self.brokers.values() if number not in image.unfenced_brokers()]
         return f"brokers {gone} are not there; {', '.join(bad[:8])}"
 
     async def _reckon(self, client: SimClient) -> None:

@@ -23,9 +23,9 @@ from ottla.controller.image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
     from ottla.broker.parts import Parts
-    from ottla.controller.delta import Delta
-    from ottla.controller.image import Image, Partition
-    from ottla.controller.raft.chain import EpochChain
+    from ottla.controller.delta import MetadataDelta
+    from ottla.controller.image import MetadataImage, PartitionRegistration
+    from ottla.controller.raft.chain import LogSummary
     from sim.world import World
 
 EVERY_S = 0.05
@@ -46,7 +46,7 @@ class Invariants:
         self._watched: dict[Parts, None] = {}
         self._told: dict[str, int] = {}
         self._raft_leaders: dict[int, int] = {}
-        self._images: dict[int, Image] = {}
+        self._images: dict[int, MetadataImage] = {}
         self._committed: dict[int, int] = {}
         """Of which epoch of the quorum the last is that a node took for committed, by its offset; the newest few."""
         self._published: dict[Parts, int] = {}
@@ -79,7 +79,7 @@ class Invariants:
             self._world.note(f"{name}: {detail}")
             self._world.ledger.violation(name, f"at {self._world.now_s():.3f} s: {detail}")
 
-    def _hear(self, image: Image, delta: Delta) -> None:
+    def _hear(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """A node has published: the same as all others at that offset."""
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
@@ -98,7 +98,7 @@ class Invariants:
         """What one voter took for committed is what every other one has there, of the same epoch."""
         for node_id, parts in living.items():
             raft = parts.controller._raft.machine
-            known, last = raft.chain, raft.high_watermark - 1
+            known, last = raft.log_summary, raft.high_watermark - 1
             for offset, epoch in self._committed.items():
                 here = epoch_at(known, offset) if offset <= last else None
                 if here not in (epoch, None):
@@ -191,27 +191,27 @@ RULES = (
 )
 
 
-def epoch_at(chain: EpochChain, offset: int) -> int | None:
+def epoch_at(chain: LogSummary, offset: int) -> int | None:
     """Of which epoch the record is that a log has there; None where it has none, or only a snapshot that covers it."""
-    at = bisect_right(chain._starts, offset) - 1
-    return chain._epochs[at] if at >= 0 and chain.start <= offset < chain.end else None
+    at = bisect_right(chain._epoch_start_offsets, offset) - 1
+    return chain._epochs[at] if at >= 0 and chain.start_offset <= offset < chain.end_offset else None
 
 
-def newest(living: Living) -> Image:
+def newest(living: Living) -> MetadataImage:
     """The newest image any living node has published."""
-    from ottla.controller.image import Image
+    from ottla.controller.image import MetadataImage
 
-    return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=Image())
+    return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
 
 
-def partitions(image: Image) -> Iterator[tuple[str, int, Partition]]:
+def partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
     """Every partition of an image: topic, number, what is known of it."""
     for name in sorted(image.topics):
         for number, told in image.topics[name].partitions.items():
             yield name, number, told
 
 
-def difference(one: Image, other: Image) -> str:
+def difference(one: MetadataImage, other: MetadataImage) -> str:
     """In which areas two images differ, for whoever has to find out why."""
     areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
     return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

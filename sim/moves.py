@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
 from sim.clients import Service, SimClient, Unsure
@@ -29,7 +29,12 @@ class SimMover(SimClient):
     """The one who moves replicas about, one request at a time."""
 
     def __init__(
-        self, world: World, image: Callable[[], Image], brokers: list[int], topics: tuple[str, ...], service: Service
+        self,
+        world: World,
+        image: Callable[[], MetadataImage],
+        brokers: list[int],
+        topics: tuple[str, ...],
+        service: Service,
     ) -> None:
         """``image``: the newest metadata that anybody alive has. Of ``topics`` those are moved that are there."""
         super().__init__(world, "mover", service)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.broker.node import StorageFailed
-from ottla.controller.decision import Defaults
-from ottla.controller.driver import Controller
+from ottla.controller.decision import ControllerDefaults
+from ottla.controller.driver import QuorumController
 from ottla.controller.image import RESOURCE_BROKER
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
-from ottla.controller.raft.node import Timeouts
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.node import QuorumTimeouts
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.peers.client import read_exactly
 from ottla.wire import compiler
@@ -67,7 +67,7 @@ DYNAMIC_SHARE = 0.5
 class QuorumParts:
     """What there is of a node."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: QuorumController) -> None:
         self.controller = controller
         self.replicas = ()
         self.lifecycle = None
@@ -94,7 +94,9 @@ class QuorumNode:
         directory.lock()
         identity = directory.read_meta_properties()
         assert identity is not None
-        controller = Controller(env, directory, identity, Defaults(broker=self._settings), self._fail, self._quorum)
+        controller = QuorumController(
+            env, directory, identity, ControllerDefaults(static_config=self._settings), self._fail, self._quorum
+        )
         controller.load()
         self.parts = QuorumParts(controller)
         with self._ground:
@@ -113,12 +115,12 @@ class QuorumNode:
         self._failure = error
         self._ground.cancel()
 
-    async def _serve(self, controller: Controller, nursery: trio.Nursery) -> None:
+    async def _serve(self, controller: QuorumController, nursery: trio.Nursery) -> None:
         listener = await self.env.net.listen("", CONTROLLER_PORT)
         while True:
             nursery.start_soon(self._answer, controller, await listener.accept())
 
-    async def _answer(self, controller: Controller, stream: Accepted) -> None:
+    async def _answer(self, controller: QuorumController, stream: Accepted) -> None:
         """One request after the other."""
         try:
             while True:
@@ -130,7 +132,7 @@ class QuorumNode:
                     keys = [av.ApiVersion(k, 0, high) for k, high in SPOKEN.items()]
                     answer: Any = av.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
                 else:
-                    answer = await controller.answer_raft(body, request.version, LISTENER)
+                    answer = await controller.handle_raft_request(body, request.version, LISTENER)
                 await stream.send(encode_response(request.key, request.version, request.correlation_id, answer))
                 if request.key is ApiKey.VOTE and gives_a_vote(body, answer):
                     self._voted()
@@ -188,7 +190,7 @@ class QuorumScenario:
         self.swarm.settings.pop("metadata.log.dir", None)
         nodes = nodes or 1 + int(world.rng.random() * 5)
         self.names = [f"n{i}" for i in range(1, nodes + 1)]
-        voters = tuple((i, Endpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
+        voters = tuple((i, ListenerEndpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
         guard = AnyTime(world, self.swarm)
         self._chance = random.Random(f"dark {seed}")
         self._grows_dark = len(self.names) > 1 and self._chance.random() < DARK_SHARE
@@ -210,7 +212,7 @@ class QuorumScenario:
                 format_host(host, number, self.swarm)
                 quorum = QuorumConfig(LISTENER, (end,), voters)
             if staged:
-                quorum = quorum._replace(timeouts=Timeouts(fetch_bytes=1))  # a batch at a time
+                quorum = quorum._replace(timeouts=QuorumTimeouts(fetch_bytes=1))  # a batch at a time
             of = self.voters or fixed
             self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, of))
         self._run_s = run_s
@@ -273,7 +275,7 @@ class QuorumScenario:
                     self.world.start_soon(lambda c=parts.controller: self._once(c))  # type: ignore[misc]
                     break
 
-    async def _once(self, controller: Controller) -> None:
+    async def _once(self, controller: QuorumController) -> None:
         self.tried += 1
         value = self.tried
         config = ac.AlterableConfig(KEY, 0, str(value))

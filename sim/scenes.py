@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.controller.raft import events
-from ottla.controller.raft.states import Leader
+from ottla.controller.raft.states import RaftLeaderState
 
 if TYPE_CHECKING:
     from sim.lives import Lives
@@ -110,15 +110,15 @@ class Scenes:
         self._cut([old], ALONE_S)
         await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
         self._kill(old)
-        if not await self._until(lambda: any(self._is(one, Leader) for one in others)):
+        if not await self._until(lambda: any(self._is(one, RaftLeaderState) for one in others)):
             return
-        newer = next(one for one in others if self._is(one, Leader))
+        newer = next(one for one in others if self._is(one, RaftLeaderState))
         third = next(one for one in others if one != newer)
         self._cut([newer], ALONE_S)
         if third not in self._living():
             return
         self._cut([old], 0, [third])
-        end = self._living()[third].controller._raft.machine.chain.end
+        end = self._living()[third].controller._raft.machine.log_summary.end
         if await self._until(lambda: self._knows(old, third) > end):
             self._cut([old], ALONE_S)
             await trio.sleep(SEEN_S)
@@ -132,7 +132,7 @@ class Scenes:
 
     def _knows(self, leader: int, other: int) -> int:
         """How far the other's log reaches, as a leader knows; -1 where it does not, or does not lead."""
-        if not self._is(leader, Leader):
+        if not self._is(leader, RaftLeaderState):
             return -1
         ends = self._living()[leader].controller._raft.machine.state.ends
         return max((known.end for key, known in ends.items() if key.id == other), default=-1)
@@ -165,7 +165,7 @@ class Scenes:
 
     async def _ask(self, raft: Any, request: events.RemoveVoter) -> None:
         with trio.move_on_after(ALONE_S):
-            answer = (await raft.ask(request)).answer
+            answer = (await raft.handle_request(request)).answer
             self._world.note(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
 
     def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:

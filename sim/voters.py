@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.controller.format import Plan, Voter, format_directories
-from ottla.controller.levels import starting_levels
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.format import FormatPlan, InitialVoter, format_directories
+from ottla.controller.levels import bootstrap_feature_levels
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft import events
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
@@ -61,7 +61,7 @@ class FixedVoters:
         """What ``ottla format`` does on a machine; each disk is another directory."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
-        plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=False))
+        plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=False))
         own = bytes([5, number, *self.wiped.to_bytes(14, "big")])
         for _ in format_directories([directory], directory, plan, host.clock.wall_ms(), lambda: own):
             pass
@@ -84,11 +84,14 @@ class FixedVoters:
     def _is_grown(self, number: int) -> bool:
         """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
         parts = self._living().get(number)
-        if parts is not None and parts.controller._raft.machine.hard.age != events.Age.GROWN:
+        if parts is not None and parts.controller._raft.machine.hard.voter_state != events.VoterState.GROWN:
             return False
         session = self._hosts[number].disk.session()
         path = f"{LOG}/{QUORUM_STATE}"
-        grown = session.exists(path) and QuorumStateFile.read(session, path).hard.age == events.Age.GROWN
+        grown = (
+            session.exists(path)
+            and QuorumStateFile.read(session, path).hard_state.voter_state == events.VoterState.GROWN
+        )
         session.kill()
         return grown
 
@@ -133,9 +136,9 @@ class Voters:
         self.wiped = 0
         self.changed = 0
 
-    def endpoint(self, number: int) -> Endpoint:
+    def endpoint(self, number: int) -> ListenerEndpoint:
         """Where a node listens."""
-        return Endpoint(self._listener, f"n{number}", CONTROLLER_PORT)
+        return ListenerEndpoint(self._listener, f"n{number}", CONTROLLER_PORT)
 
     def key(self, number: int) -> events.ReplicaKey:
         """A node as it is now."""
@@ -150,8 +153,8 @@ class Voters:
         """What ``ottla format`` does on a machine: with the first voters, or without."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
-        rows = [Voter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.first] if votes else []
-        plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=True), tuple(rows))
+        rows = [InitialVoter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.first] if votes else []
+        plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=True), tuple(rows))
         for _ in format_directories(
             [directory], directory, plan, host.clock.wall_ms(), lambda: self.key(number).directory_id
         ):
@@ -171,7 +174,7 @@ class Voters:
             if request is None:
                 continue
             with trio.move_on_after(ANSWER_S):
-                answer = (await raft.ask(request)).answer
+                answer = (await raft.handle_request(request)).answer
                 self._world.note(f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}")
                 self.changed += not answer.error
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import trio
 
-from ottla.controller.heartbeats import Contacts, State, next_state
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.heartbeats import BrokerControlState, BrokerHeartbeatState, next_broker_state
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import metadata_records as m
 from sim.clients import make_topic
@@ -39,36 +39,38 @@ WISHES = ("it has caught up", "wants to be fenced", "wants to stop", "leads some
 # ---------------------------------------------------------------------- the states
 
 
-def outcome(now: State, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool) -> State:
+def outcome(
+    now: BrokerControlState, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool
+) -> BrokerControlState:
     """What a broker in a state is after a heartbeat."""
-    contacts = Contacts(registered_at={1: 10})
-    broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is State.FENCED)
+    contacts = BrokerHeartbeatState(registration_offsets={1: 10})
+    broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
     other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
-    if now is State.CONTROLLED_SHUTDOWN:
-        contacts.shutdown_at[1] = 20
-        contacts.offsets[2] = 15 if waits else 25
-    partition = Partition(
+    if now is BrokerControlState.CONTROLLED_SHUTDOWN:
+        contacts.controlled_shutdown_offsets[1] = 20
+        contacts.metadata_offsets[2] = 15 if waits else 25
+    partition = PartitionRegistration(
         replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0, directories=(bytes(16),)
     )
-    topics = {TOPIC: Topic(TOPIC, b"t" * 16, {0: partition})} if leads else {}
-    image = Image(30, topics=topics, brokers={1: broker, 2: other})
+    topics = {TOPIC: TopicImage(TOPIC, b"t" * 16, {0: partition})} if leads else {}
+    image = MetadataImage(30, topics=topics, brokers={1: broker, 2: other})
     request = bh.BrokerHeartbeatRequest(1, 10, 10 if caught_up else 9, fence, stop)
-    steps = next_state(image, contacts, request)
+    steps = next_broker_state(image, contacts, request)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            found: State = done.value
+            found: BrokerControlState = done.value
             return found
 
 
-def edges() -> Iterator[tuple[State, State, str]]:
+def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
     """Which state follows which, and what all heartbeats have in common that lead there."""
-    for now in (State.FENCED, State.UNFENCED, State.CONTROLLED_SHUTDOWN):
-        led: dict[State, list[tuple[bool, ...]]] = {}
+    for now in (BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
+        led: dict[BrokerControlState, list[tuple[bool, ...]]] = {}
         for wishes in product((False, True), repeat=len(WISHES)):
             led.setdefault(outcome(now, *wishes), []).append(wishes)
-        for after in State:
+        for after in BrokerControlState:
             if after is not now and after in led:
                 told = [
                     f"{'' if x[0] else 'not: '}{word}"
@@ -80,12 +82,12 @@ def edges() -> Iterator[tuple[State, State, str]]:
 
 def broker() -> list[str]:
     """A broker's states as the controller has them: by what its heartbeats say, and without any."""
-    names = {state: state.value.title().replace(" ", "") for state in State}
-    out = ["stateDiagram-v2", f"    [*] --> {names[State.FENCED]}: it registers"]
+    names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
+    out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: it registers"]
     out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
-    for state in (State.UNFENCED, State.CONTROLLED_SHUTDOWN):
-        out.append(f"    {names[state]} --> {names[State.FENCED]}: no heartbeat any more")
-    return [*out, f"    {names[State.SHUTDOWN_NOW]} --> [*]"]
+    for state in (BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
+        out.append(f"    {names[state]} --> {names[BrokerControlState.FENCED]}: no heartbeat any more")
+    return [*out, f"    {names[BrokerControlState.SHUTDOWN_NOW]} --> [*]"]
 
 
 # ---------------------------------------------------------------------- the stories
@@ -102,7 +104,7 @@ class Told(Cluster):
         self.lines: list[str] = []
         self._dies = dies
         self._since_s = 0.0
-        self._seen = Image()
+        self._seen = MetadataImage()
         self._heard: set[Any] = set()
 
     async def run(self) -> None:

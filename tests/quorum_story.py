@@ -9,22 +9,22 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.controller.raft.events import BeginEpoch, EndEpoch, Event, Request, Resign, Vote
-from ottla.controller.raft.states import DURABLE, LEGAL
-from ottla.controller.tests.quorum_in_a_box import Box
+from ottla.controller.raft.events import BeginEpoch, EndEpoch, RaftEvent, RaftRequest, Resign, Vote
+from ottla.controller.raft.states import LEGAL_TRANSITIONS, PERSISTED_STATES
+from ottla.controller.tests.quorum_in_a_box import SimulatedQuorum
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "who-decides.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 4
 
 
-class Story(Box):
+class Story(SimulatedQuorum):
     """A quorum of three that writes down what it does."""
 
     def __init__(self) -> None:
         super().__init__(SEED, 3, loss=0, kraft_version=1)
         self.sync_ms = 2
-        self.proposes = False
+        self.accepts_proposals = False
         self.lines: list[str] = []
         self._since_ms = 0.0
 
@@ -42,7 +42,7 @@ class Story(Box):
         if not any(line.endswith(f"node {number}  {text}") for line in self.lines):
             self.tell(number, text)
 
-    def step(self, number: int, event: Event) -> None:
+    def step(self, number: int, event: RaftEvent) -> None:
         """As it is, and what becomes of the node."""
         machine = self.hosts[number].machine
         before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
@@ -56,9 +56,9 @@ class Story(Box):
         if machine.is_leader and before is not None and before[2] != after[2]:
             self.tell(number, f"everything below offset {machine.high_watermark} is committed")
 
-    def _send(self, host: object, peer: int, request: Request) -> None:
+    def _send(self, host: object, peer: int, request: RaftRequest) -> None:
         match request:
-            case Vote(pre=pre, epoch=epoch, candidate=candidate):
+            case Vote(pre_vote=pre, epoch=epoch, candidate=candidate):
                 ask = f"would you vote for me after epoch {epoch}?" if pre else f"your vote for epoch {epoch}?"
                 self.tell_once(candidate.id, f"-> node {peer}: {ask}")
             case BeginEpoch(leader_id, epoch):
@@ -74,7 +74,7 @@ class Story(Box):
         """Wait until somebody else leads and has committed its first record; gives who."""
 
         def done() -> bool:
-            return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end for n in self.leaders())
+            return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end_offset for n in self.leaders())
 
         self.run_until(done)
         return next(n for n in self.leaders() if n != but)
@@ -83,9 +83,9 @@ class Story(Box):
 def states() -> list[str]:
     """Which state follows which."""
     out = [f"{'state':<12} {'on disk':<8} may become"]
-    for state, following in LEGAL.items():
+    for state, following in LEGAL_TRANSITIONS.items():
         names = sorted(x.__name__ for x in following if x is not state)
-        out.append(f"{state.__name__:<12} {'yes' if state in DURABLE else 'no':<8} {', '.join(names)}")
+        out.append(f"{state.__name__:<12} {'yes' if state in PERSISTED_STATES else 'no':<8} {', '.join(names)}")
     return out
 
 

@@ -62,7 +62,7 @@ def config() -> str:
     ]
     for name in sorted(BROKER_DOCS):
         key = BROKER_KEYS[name]
-        lines.append(f"| `{name}` | {_shown(key.default)} | {'yes' if key.dynamic else ''} | {BROKER_DOCS[name]} |")
+        lines.append(f"| `{name}` | {_shown(key.default)} | {'yes' if key.is_dynamic else ''} | {BROKER_DOCS[name]} |")
     lines += ["", f"## Topic settings ({len(TOPIC_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]
     lines += [f"| `{n}` | {_shown(k.default)} | {TOPIC_DOCS[n]} |" for n, k in sorted(TOPIC_KEYS.items())]
     lines += ["", f"## Group settings ({len(GROUP_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.world.env import Env
 from ottla.world.logs import escaped
@@ -34,16 +34,16 @@ _MINUTE_MS = 60_000.0
 _LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
 _QUIET = frozenset(
     {
-        (ApiKey.METADATA, Operation.CREATE, Resource.CLUSTER),
-        (ApiKey.LIST_GROUPS, Operation.DESCRIBE, Resource.CLUSTER),
-        (ApiKey.LIST_GROUPS, Operation.DESCRIBE, Resource.GROUP),
-        (ApiKey.INIT_PRODUCER_ID, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
-        (ApiKey.WRITE_TXN_MARKERS, Operation.ALTER, Resource.CLUSTER),
-        (ApiKey.OFFSET_FOR_LEADER_EPOCH, Operation.CLUSTER_ACTION, Resource.CLUSTER),
-        (ApiKey.STREAMS_GROUP_HEARTBEAT, Operation.CREATE, Resource.CLUSTER),
-        (ApiKey.CREATE_TOPICS, Operation.CREATE, Resource.CLUSTER),
-        (ApiKey.CREATE_TOPICS, Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
-        (ApiKey.DELETE_TOPICS, Operation.DELETE, Resource.CLUSTER),
+        (ApiKey.METADATA, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP),
+        (ApiKey.INIT_PRODUCER_ID, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+        (ApiKey.WRITE_TXN_MARKERS, AclOperation.ALTER, ResourceType.CLUSTER),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.CREATE_TOPICS, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.CLUSTER),
     }
 )
 """What a request tries first, or only leaves something out for: nobody was refused anything (``logIfDenied``)."""
@@ -97,8 +97,8 @@ class Audit:
         self,
         peer: Asks,
         key: ApiKey,
-        operation: Operation,
-        resource: Resource,
+        operation: AclOperation,
+        resource: ResourceType,
         name: str,
         rule: Callable[[], str],
         *,

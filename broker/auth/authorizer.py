@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.auth.rules import Rules
 from ottla.broker.config import NodeConfig
-from ottla.controller.acl import CANDIDATES, Operation, Resource, bits, rule_of
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.acl import SUPPORTED_OPERATIONS, AclOperation, ResourceType, acl_from_record, operation_bits
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
 from ottla.wire.messages import metadata_records as m
 
 _KEPT_DECISIONS = 16_384
@@ -40,11 +40,11 @@ class Authorizer:
         self._is_open = is_open
         """``allow.everyone.if.no.acl.found``."""
         self._rules = Rules()
-        self.decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        self.decided: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
         """What was decided under the rules as they are: `may`, without a call."""
-        self._allowed: dict[tuple[str, str, Operation, Resource], set[str]] = {}
+        self._allowed: dict[tuple[str, str, AclOperation, ResourceType], set[str]] = {}
         """The names among them, as `allowed` gives them away."""
-        self._decided_of_any: dict[tuple[str, str, Operation, Resource], bool] = {}
+        self._decided_of_any: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
     @staticmethod
     def of(config: NodeConfig) -> Authorizer:
@@ -63,7 +63,7 @@ class Authorizer:
         is_open = config.values.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
         return Authorizer(users, is_open=is_open)
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Take in what changed."""
         is_touched = False
         for about in delta.others:
@@ -72,7 +72,7 @@ class Authorizer:
             is_touched = True
             record = image.others.get(about)
             if isinstance(record, m.AccessControlEntryRecord):
-                self._rules.take(record.id, rule_of(record))
+                self._rules.take(record.id, acl_from_record(record))
             else:
                 self._rules.drop(about[1])
         if is_touched:
@@ -85,13 +85,13 @@ class Authorizer:
             names.clear()  # connections have them
         self._allowed.clear()
 
-    def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
+    def may(self, peer: Asks, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
         asked = peer.principal, peer.host, operation, resource, name
         known = self.decided.get(asked)
         return self._decide(*asked) if known is None else known
 
-    def _decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def _decide(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         said = principal in self._super_users or self._rules.say(principal, host, operation, resource, name)
         decision = self._is_open if said is None else said
         if len(name) <= _KEPT_NAME_CHARS:
@@ -102,7 +102,7 @@ class Authorizer:
                 self._allowed.setdefault((principal, host, operation, resource), set()).add(name)
         return decision
 
-    def allowed(self, peer: Asks, operation: Operation, resource: Resource) -> Set[str]:
+    def allowed(self, peer: Asks, operation: AclOperation, resource: ResourceType) -> Set[str]:
         """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
         emptied with the rules.
         """
@@ -114,19 +114,19 @@ class Authorizer:
         """Whether the dispatcher's `Context` may read a topic; what is allowed is kept with the connection, unless each
         time has to be written down. Who asks very often looks there first.
         """
-        said: bool = asking.may(Operation.READ, Resource.TOPIC, topic)
+        said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.reads = self.allowed(asking.peer, Operation.READ, Resource.TOPIC)
+            asking.peer.reads = self.allowed(asking.peer, AclOperation.READ, ResourceType.TOPIC)
         return said
 
     def may_write(self, asking: Any, topic: str) -> bool:
         """The same for writing."""
-        said: bool = asking.may(Operation.WRITE, Resource.TOPIC, topic)
+        said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.writes = self.allowed(asking.peer, Operation.WRITE, Resource.TOPIC)
+            asking.peer.writes = self.allowed(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
         return said
 
-    def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:
+    def why(self, peer: Asks, operation: AclOperation, resource: ResourceType, name: str) -> str:
         """By what `may` decides, in the words of Kafka's audit log."""
         if peer.principal in self._super_users:
             return "SuperUser"
@@ -141,7 +141,7 @@ class Authorizer:
             f"operation={acl.operation.name}, permissionType={acl.permission.name}])"
         )
 
-    def may_any(self, peer: Asks, operation: Operation, resource: Resource) -> bool:
+    def may_any(self, peer: Asks, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether there is anything of a kind to which somebody may do this (item 339)."""
         asked = peer.principal, peer.host, operation, resource
         known = self._decided_of_any.get(asked)
@@ -152,6 +152,6 @@ class Authorizer:
             self._decided_of_any[asked] = known
         return known
 
-    def operations(self, peer: Asks, resource: Resource, name: str) -> int:
+    def operations(self, peer: Asks, resource: ResourceType, name: str) -> int:
         """All that somebody may do to what has this name, as bits (item 342)."""
-        return bits(tuple(o for o in CANDIDATES[resource] if self.may(peer, o, resource, name)))
+        return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

@@ -21,8 +21,8 @@ from ipaddress import ip_address
 from ottla.broker.auth.counters import SAMPLE_MS, Kind, Rate
 from ottla.broker.config import NodeConfig
 from ottla.controller.broker_rules import connection_overrides
-from ottla.controller.config_keys import broker_key, meant
-from ottla.controller.image import Image
+from ottla.controller.config_keys import broker_key, canonical_value
+from ottla.controller.image import MetadataImage
 from ottla.controller.quotas import CONNECTIONS, IP
 from ottla.wire.messages import metadata_records as m
 
@@ -65,12 +65,12 @@ class Limits:
     """None is the rate of any other address."""
 
     @classmethod
-    def of(cls, config: NodeConfig, image: Image, names: Iterable[str]) -> Limits:
+    def of(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> Limits:
         """As they stand now; ``names``: the listeners'."""
         own, everyone = config.dynamic(image)
         values = dict(config.values)
         for stored in (everyone, own):
-            values.update((k, meant(broker_key(k), v)) for k, v in stored.items())
+            values.update((k, canonical_value(broker_key(k), v)) for k, v in stored.items())
         listeners = {}
         for name in names:
             prefix = f"listener.name.{name.lower()}."

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from ottla.controller.quotas import CLIENT_ID, USER, Entity
+from ottla.controller.quotas import CLIENT_ID, USER, QuotaEntity
 
 SAMPLE_MS = 1000.0
 SAMPLES = 11
@@ -288,7 +288,7 @@ class Kind(Generic[C]):
                 del self._rates[who]
 
 
-def place_of(entity: Entity) -> Place | None:
+def place_of(entity: QuotaEntity) -> Place | None:
     """Where a quota of users and clients stands; None for one of another kind."""
     kinds = dict(entity)
     if not kinds.keys() <= {USER, CLIENT_ID}:

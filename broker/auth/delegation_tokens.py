@@ -12,8 +12,8 @@ from base64 import b64encode
 from collections.abc import Callable
 
 from ottla.broker.auth.scram import Token
-from ottla.controller.delegation_tokens import hmac_of
-from ottla.controller.image import Image
+from ottla.controller.delegation_tokens import token_hmac
+from ottla.controller.image import MetadataImage
 from ottla.peers import scram
 from ottla.peers.scram import Keys
 from ottla.wire.messages import metadata_records as m
@@ -24,7 +24,7 @@ _KEPT = 1_024
 class TokenLogins:
     """Of one listener."""
 
-    def __init__(self, secret: str, image: Callable[[], Image], new_salt: Callable[[], bytes]) -> None:
+    def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
         """``image``: the newest committed one."""
         self._secret, self._image, self._new_salt = secret, image, new_salt
         self._keys: dict[tuple[str, str], Keys] = {}
@@ -41,7 +41,7 @@ class TokenLogins:
         return Token(keys, record.owner.partition(":")[2], record.expiration_timestamp)
 
     def _make(self, token_id: str, mechanism: str) -> Keys:
-        password, salt = b64encode(hmac_of(self._secret, token_id)).decode(), self._new_salt()
+        password, salt = b64encode(token_hmac(self._secret, token_id)).decode(), self._new_salt()
         salted = scram.salted_password(mechanism, password, salt, scram.MIN_ITERATIONS)
         if len(self._keys) >= _KEPT:
             self._keys.clear()

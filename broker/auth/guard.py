@@ -19,9 +19,9 @@ from ottla.broker.auth.operations import BROKER, CONTROLLER, DENIED, Need, Rows,
 from ottla.broker.auth.split import SPLITS, Split, hide_configs
 from ottla.broker.refusals import refusing
 from ottla.broker.turn import Steps, Turn
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
-from ottla.controller.decision import named_twice
-from ottla.controller.image import Image
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.decision import find_duplicates_steps
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
@@ -34,10 +34,10 @@ class Asking(Protocol):
     turn: Turn
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed metadata."""
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
 
 
@@ -84,7 +84,7 @@ def _before(number: int, *, at_controller: bool) -> _Before | None:
     return (key, wholes, rows, special) if wholes or rows or special is not None else None
 
 
-def _words(key: ApiKey, operation: Operation) -> str:
+def _words(key: ApiKey, operation: AclOperation) -> str:
     return f"Request {key.name} needs {operation.name} permission."
 
 
@@ -133,13 +133,13 @@ def _join(asking: Asking, answer: Message, answered: str, refused: list[Any]) ->
 
 def _split(asking: Asking, request: Any, need: Rows) -> Steps[tuple[Any, list[Any]]]:
     """What is left of a request, and the rows for what is not."""
-    if need.instead is not None and asking.may(need.instead, Resource.CLUSTER):
+    if need.instead is not None and asking.may(need.instead, ResourceType.CLUSTER):
         return request, []
     row_class = _beside(request, need.row)
     part_class = _beside(request, need.part) if need.part else None
     code, topic_names = DENIED[need.resource], asking.image.topic_names
     rows = getattr(request, need.asked)
-    twice = (yield from named_twice(x.name for x in rows)) if need.twice_is_wrong else set()
+    twice = (yield from find_duplicates_steps(x.name for x in rows)) if need.twice_is_wrong else set()
     left: list[Any] = []
     refused: dict[Any, Any] = {}
     for asked in rows:

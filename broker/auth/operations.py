@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
@@ -23,8 +23,8 @@ from ottla.wire.errors import ErrorCode
 class Whole(NamedTuple):
     """Something without which nothing of the request is done."""
 
-    operation: Operation
-    resource: Resource = Resource.CLUSTER
+    operation: AclOperation
+    resource: ResourceType = ResourceType.CLUSTER
     field: str | None = None
     """Where the request names it; None: it is the cluster."""
 
@@ -32,8 +32,8 @@ class Whole(NamedTuple):
 class Rows(NamedTuple):
     """Something for each thing the request names."""
 
-    operation: Operation
-    resource: Resource
+    operation: AclOperation
+    resource: ResourceType
     asked: str
     """The request's list of what it names."""
     answered: str
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     part: str = ""
     """The class of a partition's row; its list is called ``partitions``."""
     names_topics_by_id: bool = False
-    instead: Operation | None = None
+    instead: AclOperation | None = None
     """Who may do this to the whole cluster may do it to each of them."""
     tells_why: bool = False
     """Whether a refused row says so in words."""
@@ -56,25 +56,25 @@ class Rows(NamedTuple):
 class Asks(NamedTuple):
     """What the handler asks itself, and what becomes of what is refused."""
 
-    operation: Operation
-    resource: Resource
+    operation: AclOperation
+    resource: ResourceType
     refusal: str
     """``row``: a row of its own with the error; ``left out``; ``whole``; ``bits``: of authorized operations."""
 
 
 Need = Whole | Rows | Asks
 
-DENIED: Mapping[Resource, ErrorCode] = {
-    Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    Resource.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    Resource.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+DENIED: Mapping[ResourceType, ErrorCode] = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """How each kind is refused."""
 
-O, R = Operation, Resource  # noqa: E741 - the table is read by its columns
+O, R = AclOperation, ResourceType  # noqa: E741 - the table is read by its columns
 _GROUP = Whole(O.READ, R.GROUP, "group_id")
 _ACTION = (Whole(O.CLUSTER_ACTION),)
 _ALTER = (Whole(O.ALTER),)

@@ -24,9 +24,9 @@ from ottla.broker.auth.counters import (
     Rate,
     place_of,
 )
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
-from ottla.controller.quotas import FETCH, MUTATION, PRODUCE, REQUEST
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
+from ottla.controller.quotas import CONTROLLER_MUTATION, FETCH, PRODUCE, REQUEST
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
 from ottla.world.env import Env
@@ -103,15 +103,17 @@ class Quotas:
         self.times_requests = False
         """Whether it counts how long requests take."""
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Take in what changed; a new bound holds for the running counters at once (item 348)."""
         for about in delta.others:
-            if about[0] != "quota" or about[2] not in (*self._kinds, MUTATION):
+            if about[0] != "quota" or about[2] not in (*self._kinds, CONTROLLER_MUTATION):
                 continue
             place = place_of(about[1])
             if place is None:
                 continue
-            kind: Kind[Rate] | Mutations = self._kinds[about[2]] if about[2] != MUTATION else self._mutating()
+            kind: Kind[Rate] | Mutations = (
+                self._kinds[about[2]] if about[2] != CONTROLLER_MUTATION else self._mutating()
+            )
             record = image.others.get(about)
             if isinstance(record, m.ClientQuotaRecord) and record.value > 0:  # also not NaN
                 kind.limits[place] = record.value

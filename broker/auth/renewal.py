@@ -19,9 +19,9 @@ from typing import Protocol
 
 from ottla.broker.auth.doors import tls_for
 from ottla.broker.config import NodeConfig
-from ottla.controller.config_keys import all_meant
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.config_keys import canonical_values
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.peers.security import BadAccess
 from ottla.world.tls import Tls
 
@@ -45,13 +45,13 @@ class Renewal:
         self._listeners = listeners
         self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata changed; settings of this broker may have."""
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)
         renewed = {k: v for k, v in {**everyone, **own}.items() if _RENEWED.match(k)}
-        values = {**self._config.values, **all_meant(renewed)}
+        values = {**self._config.values, **canonical_values(renewed)}
         for name, listener in self._listeners.items():
             try:
                 tls = tls_for(values, name, self._config.protocol(name))

@@ -12,15 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ottla.controller.acl import WILDCARD, Acl, Operation, Pattern, Permission, Resource
+from ottla.controller.acl import WILDCARD, AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 
 EVERYBODY = "User:*"
-_NONE: Mapping[bytes, Acl] = {}
+_NONE: Mapping[bytes, StandardAcl] = {}
 _IMPLYING = {
-    Operation.DESCRIBE: frozenset(
-        {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
+    AclOperation.DESCRIBE: frozenset(
+        {
+            AclOperation.DESCRIBE,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.ALL,
+        }
     ),
-    Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}),
+    AclOperation.DESCRIBE_CONFIGS: frozenset(
+        {AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL}
+    ),
 }
 
 
@@ -28,22 +37,22 @@ class Rules:
     """All rules there are. Taking one in or dropping it costs what is said about its own resource, not all of them."""
 
     def __init__(self) -> None:
-        self._by_id: dict[bytes, Acl] = {}
-        self._literal: dict[tuple[Resource, str], dict[bytes, Acl]] = {}
-        self._prefixed: dict[tuple[Resource, str], dict[bytes, Acl]] = {}
+        self._by_id: dict[bytes, StandardAcl] = {}
+        self._literal: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
+        self._prefixed: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
         """Rules by their ids, for each name: thousands may name the same, and all of them may go at once."""
-        self._lengths: dict[tuple[Resource, int], int] = {}
+        self._lengths: dict[tuple[ResourceType, int], int] = {}
         """How many prefixes of a kind have a length."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def take(self, acl_id: bytes, acl: Acl) -> None:
+    def take(self, acl_id: bytes, acl: StandardAcl) -> None:
         """One rule more, or another one under its id."""
         self.drop(acl_id)
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name
-        if acl.pattern is not Pattern.PREFIXED:
+        if acl.pattern is not PatternType.PREFIXED:
             self._literal.setdefault(at, {})[acl_id] = acl
             return
         if at not in self._prefixed:
@@ -57,7 +66,7 @@ class Rules:
         if acl is None:
             return
         at = acl.resource, acl.name
-        of = self._prefixed if acl.pattern is Pattern.PREFIXED else self._literal
+        of = self._prefixed if acl.pattern is PatternType.PREFIXED else self._literal
         del of[at][acl_id]
         if not of[at]:
             del of[at]
@@ -67,7 +76,7 @@ class Rules:
                 if not self._lengths[length]:
                     del self._lengths[length]
 
-    def _naming(self, resource: Resource, name: str) -> Iterator[Acl]:
+    def _naming(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
         """Every rule that names a resource."""
         yield from self._literal.get((resource, name), _NONE).values()
         if name != WILDCARD:
@@ -76,55 +85,57 @@ class Rules:
             if kind == resource and length <= len(name):
                 yield from self._prefixed.get((resource, name[:length]), _NONE).values()
 
-    def say(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool | None:
+    def say(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool | None:
         """Whether somebody may; None where no rule of anybody names the resource."""
-        implying = _IMPLYING.get(operation) or (operation, Operation.ALL)
+        implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
         for acl in self._naming(resource, name):
             if allowed is None:
                 allowed = False
             if not _is_about(acl, principal, host):
                 continue
-            if acl.permission is Permission.ALLOW:
+            if acl.permission is AclPermissionType.ALLOW:
                 allowed = allowed or acl.operation in implying
-            elif acl.operation in (operation, Operation.ALL):
+            elif acl.operation in (operation, AclOperation.ALL):
                 return False
         return allowed
 
-    def deciding(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Acl | None:
+    def deciding(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> StandardAcl | None:
         """The rule by which `say` decides; None where none is about who asks for this."""
-        implying = _IMPLYING.get(operation) or (operation, Operation.ALL)
-        allowing: Acl | None = None
+        implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
+        allowing: StandardAcl | None = None
         for acl in self._naming(resource, name):
             if not _is_about(acl, principal, host):
                 continue
-            if acl.permission is Permission.ALLOW:
+            if acl.permission is AclPermissionType.ALLOW:
                 allowing = acl if acl.operation in implying else allowing
-            elif acl.operation in (operation, Operation.ALL):
+            elif acl.operation in (operation, AclOperation.ALL):
                 return acl
         return allowing
 
-    def say_of_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+    def say_of_any(self, principal: str, host: str, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
-        wanted = operation, Operation.ALL
-        denied: set[tuple[Pattern, str]] = set()
-        allowed: set[tuple[Pattern, str]] = set()
+        wanted = operation, AclOperation.ALL
+        denied: set[tuple[PatternType, str]] = set()
+        allowed: set[tuple[PatternType, str]] = set()
         for acl in self._by_id.values():
             if acl.resource == resource and acl.operation in wanted and _is_about(acl, principal, host):
-                of = denied if acl.permission is Permission.DENY else allowed
+                of = denied if acl.permission is AclPermissionType.DENY else allowed
                 of.add((acl.pattern, acl.name))
-        everything = Pattern.LITERAL, WILDCARD
+        everything = PatternType.LITERAL, WILDCARD
         if everything in denied:
             return False
         return everything in allowed or any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
 
 
-def _is_about(acl: Acl, principal: str, host: str) -> bool:
+def _is_about(acl: StandardAcl, principal: str, host: str) -> bool:
     return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
 
 
-def _is_covered(pattern: Pattern, name: str, denied: set[tuple[Pattern, str]]) -> bool:
+def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
     """Whether what denies takes away all that a rule allows."""
-    if pattern is Pattern.LITERAL and (pattern, name) in denied:
+    if pattern is PatternType.LITERAL and (pattern, name) in denied:
         return True
-    return any((Pattern.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))
+    return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

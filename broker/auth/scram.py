@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.broker.auth.exchange import NotAuthentic
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.peers import scram
 from ottla.peers.scram import TYPES, BadScram, ClientFirst, Keys
 
@@ -40,7 +40,7 @@ def no_tokens(token_id: str, mechanism: str) -> Token | None:
     return None
 
 
-def keys_in(image: Image, user: str, mechanism: str) -> Keys | None:
+def keys_in(image: MetadataImage, user: str, mechanism: str) -> Keys | None:
     """What the cluster's metadata keeps of a user's password."""
     record = image.others.get(("scram", user, TYPES[mechanism]))
     if record is None:

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from ottla.broker.auth.operations import DENIED
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.turn import Steps
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
-from ottla.controller.decision import gathered, named_twice
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.decision import collect_steps, find_duplicates_steps
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
-    Image,
+    MetadataImage,
 )
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -36,10 +36,10 @@ class Asking(Protocol):
     """Who asks, and what there is."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed metadata."""
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
 
 
@@ -48,29 +48,29 @@ Parts = tuple[Any, list[Any]]
 Split = Callable[[Any, Any], Steps[Parts]]
 
 
-def _config_kind(kind: int, name: str) -> tuple[Resource, str] | None:
+def _config_kind(kind: int, name: str) -> tuple[ResourceType, str] | None:
     """What settings belong to; None for a kind nobody knows, which the handler tells."""
     if kind in _OF_CLUSTER:
-        return Resource.CLUSTER, CLUSTER_NAME
-    known = {RESOURCE_TOPIC: Resource.TOPIC, RESOURCE_GROUP: Resource.GROUP}.get(kind)
+        return ResourceType.CLUSTER, CLUSTER_NAME
+    known = {RESOURCE_TOPIC: ResourceType.TOPIC, RESOURCE_GROUP: ResourceType.GROUP}.get(kind)
     return None if known is None else (known, name)
 
 
-def _configs(operation: Operation, row_class_name: str) -> Split:
+def _configs(operation: AclOperation, row_class_name: str) -> Split:
     """The rows of a request about settings."""
 
     def split(asking: Asking, request: Any) -> Steps[Parts]:
         row_class = getattr(sys.modules[type(request).__module__], row_class_name)
         keys = ((r.resource_type, r.resource_name) for r in request.resources)
-        twice = (yield from named_twice(keys)) if operation is Operation.ALTER_CONFIGS else set()
+        twice = (yield from find_duplicates_steps(keys)) if operation is AclOperation.ALTER_CONFIGS else set()
         left, refused = [], {}
         for asked in request.resources:
             yield
             at = asked.resource_type, asked.resource_name
             of = _config_kind(*at)
-            if asked.resource_type == RESOURCE_BROKER_LOGGER and operation is Operation.ALTER_CONFIGS:
+            if asked.resource_type == RESOURCE_BROKER_LOGGER and operation is AclOperation.ALTER_CONFIGS:
                 of = None  # the handler asks, after it has looked at the form of the changes
-            if of is None and operation is Operation.DESCRIBE_CONFIGS:
+            if of is None and operation is AclOperation.DESCRIBE_CONFIGS:
                 return request, []  # then nothing is told of any
             if of is None or at in twice or asking.may(operation, *of):
                 left.append(asked)
@@ -84,12 +84,12 @@ def _configs(operation: Operation, row_class_name: str) -> Split:
 
 def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
     """Topics to be deleted, by name or id: the name behind an id is only told to who may see it."""
-    if asking.may(Operation.DELETE, Resource.CLUSTER):
+    if asking.may(AclOperation.DELETE, ResourceType.CLUSTER):
         return request, []
     row_class = sys.modules[type(request).__module__].DeletableTopicResult
     named: Iterable[tuple[str | None, Any]] = ((name, None) for name in request.topic_names)
-    asked = yield from gathered(chain(named, ((t.name, t) for t in request.topics)))
-    twice = yield from named_twice((name, b"" if t is None else t.topic_id) for name, t in asked)
+    asked = yield from collect_steps(chain(named, ((t.name, t) for t in request.topics)))
+    twice = yield from find_duplicates_steps((name, b"" if t is None else t.topic_id) for name, t in asked)
     names, topics, refused = [], [], {}
     for name, topic in asked:
         yield
@@ -112,8 +112,8 @@ def _shown(asking: Asking, name: str | None, topic_id: bytes) -> tuple[str | Non
     real = asking.image.topic_names.get(topic_id) if name is None else name
     if real is None:
         return None
-    may_see = asking.may(Operation.DESCRIBE, Resource.TOPIC, real)
-    may_delete = asking.may(Operation.DELETE, Resource.TOPIC, real)
+    may_see = asking.may(AclOperation.DESCRIBE, ResourceType.TOPIC, real)
+    may_delete = asking.may(AclOperation.DELETE, ResourceType.TOPIC, real)
     if name is None:
         return None if may_delete else (real if may_see else None,)
     if not may_see:
@@ -122,11 +122,11 @@ def _shown(asking: Asking, name: str | None, topic_id: bytes) -> tuple[str | Non
 
 
 SPLITS: dict[ApiKey, tuple[str, Split]] = {
-    ApiKey.DESCRIBE_CONFIGS: ("results", _configs(Operation.DESCRIBE_CONFIGS, "DescribeConfigsResult")),
-    ApiKey.ALTER_CONFIGS: ("responses", _configs(Operation.ALTER_CONFIGS, "AlterConfigsResourceResponse")),
+    ApiKey.DESCRIBE_CONFIGS: ("results", _configs(AclOperation.DESCRIBE_CONFIGS, "DescribeConfigsResult")),
+    ApiKey.ALTER_CONFIGS: ("responses", _configs(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse")),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         "responses",
-        _configs(Operation.ALTER_CONFIGS, "AlterConfigsResourceResponse"),
+        _configs(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse"),
     ),
     ApiKey.DELETE_TOPICS: ("responses", _deletions),
 }
@@ -137,6 +137,6 @@ def hide_configs(asking: Asking, rows: Iterable[Any]) -> Steps[None]:
     """A topic that was made is told with its settings only to who may see those (KIP-525)."""
     for row in rows:
         yield
-        if not row.error_code and not asking.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, row.name):
+        if not row.error_code and not asking.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
             row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             row.configs, row.num_partitions, row.replication_factor = [], -1, -1

@@ -18,8 +18,8 @@ from ottla.broker.groups import records as gr
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
 from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
@@ -72,7 +72,7 @@ class GroupCoordinator:
         self._partitions = config.number("offsets.topic.num.partitions")
         """Of `__consumer_offsets`, as long as there is no topic that says otherwise."""
         self._config = config
-        self._image = Image()
+        self._image = MetadataImage()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(
             env,
             timers,
@@ -141,15 +141,15 @@ class GroupCoordinator:
         """
         return self._runtime.shard(self.partition_for(group_id))
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image: groups look at their topics anew, and positions go with theirs."""
         self._image = image
         if not self._runtime.is_serving():
             return
         from ottla.broker.groups.machine import MetadataChanged
 
-        gone = {topic.name: topic.id for topic in delta.removed()}
-        has_new = any(True for _ in delta.made())
+        gone = {topic.name: topic.id for topic in delta.deleted_topics()}
+        has_new = any(True for _ in delta.created_topics())
         self._runtime.tell(MetadataChanged(image, frozenset(delta.topics), has_new, gone))
 
 

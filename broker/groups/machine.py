@@ -20,7 +20,7 @@ from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState
 from ottla.broker.groups.static import Replaced
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.log.machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
@@ -103,7 +103,7 @@ class MetadataChanged(NamedTuple):
     nothing any more).
     """
 
-    image: Image
+    image: MetadataImage
     touched: frozenset[str]
     has_new: bool
     gone: Mapping[str, bytes]
@@ -112,11 +112,11 @@ class MetadataChanged(NamedTuple):
 class GroupMachine:
     """``handle`` decides, ``replay`` takes in records; reads go straight to `groups`, `consumer` and `offsets`."""
 
-    def __init__(self, settings: GroupSettings, image: Image | None = None) -> None:
+    def __init__(self, settings: GroupSettings, image: MetadataImage | None = None) -> None:
         self.settings = settings
         self.groups = ClassicGroups(settings)
         self.offsets = Offsets()
-        self._image = Image() if image is None else image
+        self._image = MetadataImage() if image is None else image
         self._consumers: ConsumerGroups | None = None
         self._shares: ShareGroups | None = None
         self._streams: StreamsGroups | None = None

@@ -11,7 +11,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Set
 from xxhash import xxh3_64_intdigest
 
 from ottla.broker.groups import java_order
-from ottla.controller.image import Image, Topic
+from ottla.controller.image import MetadataImage, TopicImage
 
 _LONG = struct.Struct("<q")
 _INT = struct.Struct("<i")
@@ -29,7 +29,7 @@ def _text(text: str) -> bytes:
     return raw + _INT.pack(len(raw) // 2)
 
 
-def topic_hash(topic: Topic, image: Image) -> int:
+def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
     """The hash of a topic: name, id, partitions, and the racks their replicas are in."""
     count = len(topic.partitions)
     parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
@@ -58,14 +58,14 @@ _PARTITIONS_A_TOPIC = 8
 """So many partitions are as much work as a topic is."""
 
 
-def _work(topic: Topic) -> int:
+def _work(topic: TopicImage) -> int:
     return 1 + len(topic.partitions) // _PARTITIONS_A_TOPIC
 
 
 class Topics:
     """A shard's view of the metadata. Hashes are kept until a topic is touched."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.new_topics_at = image.offset
         """The offset of the last image that brought a topic."""
@@ -73,7 +73,7 @@ class Topics:
         self._name_hashes: dict[str, int] = {}
         """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
 
-    def follow(self, image: Image, touched: Iterable[str], *, has_new: bool) -> None:
+    def follow(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
         """The metadata went on, and these topics were touched."""
         self.image = image
         if has_new:

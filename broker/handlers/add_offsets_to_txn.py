@@ -15,7 +15,7 @@ from ottla.broker.metadata.admin import OFFSETS_TOPIC
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.txn.adding import understood
 from ottla.broker.txn.events import AddPartitions
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.schema import Message
@@ -26,9 +26,9 @@ E = ErrorCode
 def handle(context: Context, request: AddOffsetsToTxnRequest) -> Answer:
     """Ask the id's coordinator."""
     transactional_id = request.transactional_id
-    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+    if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return AddOffsetsToTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=E.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)

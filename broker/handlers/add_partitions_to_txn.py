@@ -16,7 +16,7 @@ from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.broker.txn.adding import FROM_BROKERS, added, row_of
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -33,7 +33,7 @@ def handle(context: Context, request: AddPartitionsToTxnRequest) -> Answer:
     """Answer each partition of each transaction."""
     if context.version < FROM_BROKERS:
         return context.turn.go(_of_producer(context, request))
-    if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+    if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
     return context.turn.go(_of_broker(context, request))
 
@@ -52,11 +52,11 @@ def _of_producer(context: Context, request: AddPartitionsToTxnRequest) -> Waitin
     )
 
     def refuse(topic: str) -> ErrorCode:
-        may = topic not in INTERNAL and context.may(Operation.WRITE, Resource.TOPIC, topic)
+        may = topic not in INTERNAL and context.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         return E.NONE if may else E.TOPIC_AUTHORIZATION_FAILED
 
     rows: list[AddPartitionsToTxnResult]
-    if context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, txn.transactional_id):
+    if context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id):
         rows = yield from added(context.services, [txn], context.version, refuse)
     else:
         rows = [(yield from row_of(txn, lambda at: E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))]

@@ -22,11 +22,11 @@ from ottla.broker.dynamic_config import applicable
 from ottla.broker.reconfiguration import check_change
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.assignment import MAX_RECORDS_A_REQUEST
+from ottla.controller.assignment import MAX_RECORDS_PER_REQUEST
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_rules import check_size
-from ottla.controller.configs import Op, changed_list
-from ottla.controller.decision import named_twice
+from ottla.controller.configs import AlterConfigOp, apply_list_change
+from ottla.controller.decision import find_duplicates_steps
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.java_values import parse_integer
@@ -53,7 +53,7 @@ async def checked(context: Context, request: Any) -> Any:
 def _handled(context: Context, request: Any) -> Steps[Any]:
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     places = ((x.resource_type, x.resource_name) for x in request.resources)
-    twice = yield from named_twice(places)
+    twice = yield from find_duplicates_steps(places)
     left, refused = [], []
     for resource in request.resources:
         yield
@@ -101,7 +101,7 @@ def check_form(changes: Any) -> Steps[None]:
     for change in changes:
         yield
         names.add(change.name)
-        if change.value is None and _operation(change) != Op.DELETE:
+        if change.value is None and _operation(change) != AlterConfigOp.DELETE:
             empty.append(change.name)
     if len(names) < len(changes):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -123,7 +123,7 @@ def _preprocess(context: Context, resource: Any) -> Steps[None]:
     name = resource.resource_name
     if name:
         _check_is_here(name, context.services.config.node_id)
-    if len(changes) > MAX_RECORDS_A_REQUEST:
+    if len(changes) > MAX_RECORDS_PER_REQUEST:
         return  # the controller refuses it
     for change in changes:
         yield
@@ -138,7 +138,7 @@ def _preprocess(context: Context, resource: Any) -> Steps[None]:
 
 
 def _operation(change: Any) -> int:
-    return int(getattr(change, "config_operation", Op.SET))
+    return int(getattr(change, "config_operation", AlterConfigOp.SET))
 
 
 def _check_is_here(name: str, node_id: int) -> None:
@@ -155,12 +155,12 @@ def _check_is_here(name: str, node_id: int) -> None:
 def _apply(stored: dict[str, str], change: Any) -> None:
     """Apply one change to the settings that are stored (``prepareIncrementalConfigs``)."""
     operation, name = _operation(change), change.name
-    if operation not in tuple(Op):
+    if operation not in tuple(AlterConfigOp):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
-    op = Op(operation)
-    if op is Op.DELETE:
+    op = AlterConfigOp(operation)
+    if op is AlterConfigOp.DELETE:
         stored.pop(name, None)
-    elif op is Op.SET:
+    elif op is AlterConfigOp.SET:
         stored[name] = change.value
     else:
         known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
@@ -169,4 +169,4 @@ def _apply(stored: dict[str, str], change: Any) -> None:
         if known.type != "LIST":
             what = f"Config value {op.name.lower()} is not allowed for config key: {name}"
             raise ProtocolError(ErrorCode.INVALID_CONFIG, what)
-        stored[name] = changed_list(op, stored.get(name), known.default or "", change.value)
+        stored[name] = apply_list_change(op, stored.get(name), known.default or "", change.value)

@@ -19,7 +19,7 @@ from ottla.broker.handlers.share_group_heartbeat import tell_initialized
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
@@ -36,7 +36,7 @@ def handle(context: Context, request: m.AlterShareGroupOffsetsRequest) -> Answer
     """Ask the group, then have the persister begin anew."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return _refuse(ErrorCode.INVALID_GROUP_ID)
@@ -54,7 +54,7 @@ class _Begun(NamedTuple):
 def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_Begun]) -> Steps[Topic]:
     """A topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
-    if not context.may(Operation.READ, Resource.TOPIC, topic.topic_name):
+    if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif known is None:
         refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

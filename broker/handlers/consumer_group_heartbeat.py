@@ -17,7 +17,7 @@ from functools import partial
 from ottla.broker.handlers.membership import ask, kafka_uuid
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.schema import Message
@@ -74,13 +74,13 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
     """Ask the group's machine."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY:
         return context.turn.go(_take_in(context, request))
     for name in names if context.is_guarded else ():
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _ask(context, request)
 
@@ -102,5 +102,7 @@ def _ask(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
         check(request, context.version, context.services.groups.settings.consumer.assignors)
     except ProtocolError as error:
         return _refuse(error.code, error.message)
-    sees = None if context.services.authorizer is None else partial(context.may, Operation.DESCRIBE, Resource.TOPIC)
+    sees = (
+        None if context.services.authorizer is None else partial(context.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
+    )
     return ask(context, request, _refuse, kafka_uuid, sees)

@@ -19,8 +19,8 @@ from typing import Any
 from ottla.broker.refusals import refusal
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.peer import ANONYMOUS
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.delegation_tokens import USER, create_answer, owner_of
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.delegation_tokens import USER, create_response, owner_principal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from ottla.wire.schema import Message
@@ -64,8 +64,8 @@ def refusing(context: Context, request: Any) -> Message | None:
         return refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
     if not are_allowed(context):
         return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    owner = owner_of(request, context.peer.principal)
-    if owner != context.peer.principal and not context.may(Operation.CREATE_TOKENS, Resource.USER, owner):
+    owner = owner_principal(request, context.peer.principal)
+    if owner != context.peer.principal and not context.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
         return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MOST_CHARS:
         return refusal(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -74,7 +74,7 @@ def refusing(context: Context, request: Any) -> Message | None:
 
 def _no_token(context: Context, request: CreateDelegationTokenRequest, code: ErrorCode) -> Message:
     principal = context.peer.principal
-    answer = create_answer(owner_of(request, principal), principal, context.version)
+    answer = create_response(owner_principal(request, principal), principal, context.version)
     answer.error_code = code
     answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME_MS
     return answer

@@ -18,7 +18,7 @@ from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
 from ottla.broker.handlers.rows import once
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
@@ -34,7 +34,7 @@ def handle(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Answe
     """Ask the group, have the persister forget, and tell the group."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.DELETE, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return _refuse(ErrorCode.INVALID_GROUP_ID)
@@ -51,7 +51,7 @@ async def _delete(context: Context, request: m.DeleteShareGroupOffsetsRequest) -
         await context.turn.step()
         if name is None:
             continue
-        if context.may(Operation.READ, Resource.TOPIC, name):
+        if context.may(AclOperation.READ, ResourceType.TOPIC, name):
             (topics if name in context.image.topics else unknown).append(name)
         else:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Acl
-from ottla.controller.acls import filter_of, found
-from ottla.controller.decision import in_order
+from ottla.controller.acl import StandardAcl
+from ottla.controller.acls import filter_from_request, matching_acls
+from ottla.controller.decision import sort_steps
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.describe_acls import (
     AclDescription,
@@ -36,20 +36,20 @@ def handle(context: Context, request: DescribeAclsRequest) -> Answer:
 
 
 def _describe(context: Context, request: DescribeAclsRequest) -> Steps[Answer]:
-    acls = yield from found(context.image, filter_of(request))
+    acls = yield from matching_acls(context.image, filter_from_request(request))
     rows: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for acl in acls:
         row = _resource(rows, acl)
         row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
         yield
-    return DescribeAclsResponse(error_message=None, resources=(yield from in_order(rows.values(), key=_what)))
+    return DescribeAclsResponse(error_message=None, resources=(yield from sort_steps(rows.values(), key=_what)))
 
 
 def _what(row: DescribeAclsResource) -> tuple[int, str, int]:
     return row.resource_type, row.resource_name, row.pattern_type
 
 
-def _resource(rows: dict[tuple[int, str, int], DescribeAclsResource], acl: Acl) -> DescribeAclsResource:
+def _resource(rows: dict[tuple[int, str, int], DescribeAclsResource], acl: StandardAcl) -> DescribeAclsResource:
     at = int(acl.resource), acl.name, int(acl.pattern)
     if at not in rows:
         rows[at] = DescribeAclsResource(*at)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.decision import in_order
-from ottla.controller.quotas import found, wanted
+from ottla.controller.decision import sort_steps
+from ottla.controller.quotas import filter_from_request, matching_quotas
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -30,11 +30,11 @@ def handle(context: Context, request: DescribeClientQuotasRequest) -> Answer:
 
 def _describe(context: Context, request: DescribeClientQuotasRequest) -> Steps[Answer]:
     try:
-        quotas = yield from found(context.image, wanted(request))
+        quotas = yield from matching_quotas(context.image, filter_from_request(request))
     except ProtocolError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     rows = []
-    for entity in (yield from in_order(quotas, key=repr)):
+    for entity in (yield from sort_steps(quotas, key=repr)):
         told = [EntityData(kind, name) for kind, name in entity]
         rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(quotas[entity].items())]))
         yield

@@ -32,7 +32,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
             error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
         )
     response = DescribeClusterResponse(cluster_id=services.metadata.cluster_id)
-    alive = context.image.unfenced()
+    alive = context.image.unfenced_brokers()
     response.controller_id = alive[int(services.env.random() * len(alive))] if alive else -1
     for broker_id, host, port, rack in services.metadata.endpoints(context.peer, fenced=request.include_fenced_brokers):
         fenced = context.image.brokers[broker_id].fenced if context.version >= 2 else False

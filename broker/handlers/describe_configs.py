@@ -27,15 +27,15 @@ from ottla.controller.config_keys import (
     OWN_TOPIC_KEYS,
     TOPIC_KEYS,
     ConfigKey,
-    meant,
+    canonical_value,
     synonyms_of,
 )
 from ottla.controller.config_values import base_name
-from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
-from ottla.controller.decision import distinct
+from ottla.controller.configs import CLIENT_METRICS_KEYS, key_for_broker_plugin
+from ottla.controller.decision import collect_distinct_steps
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.java_values import parse_integer
-from ottla.controller.topics import name_error
+from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -110,7 +110,7 @@ def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSyn
 
 
 def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
-    wrong = name_error(name)
+    wrong = topic_name_error(name)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
     if name not in context.image.topics:
@@ -118,7 +118,9 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     own = context.image.config(RESOURCE_TOPIC, name)
     hidden = {**INTERNAL_TOPIC_KEYS, **OWN_TOPIC_KEYS}  # shown where they were set
     for key in [*TOPIC_KEYS.values(), *(hidden[x] for x in own if x in hidden)]:
-        synonyms = [DescribeConfigsSynonym(key.name, meant(key, own[key.name]), TOPIC)] if key.name in own else []
+        synonyms = (
+            [DescribeConfigsSynonym(key.name, canonical_value(key, own[key.name]), TOPIC)] if key.name in own else []
+        )
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
         value = context.services.config.topic_text(context.image, name, key)
@@ -133,17 +135,17 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
     else:
         for key_name, value in context.image.config(RESOURCE_BROKER, "").items():
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
-            yield _row(any_broker_key(key_name), value, synonyms, request, BROKER_DOCS, read_only=False)
+            yield _row(key_for_broker_plugin(key_name), value, synonyms, request, BROKER_DOCS, read_only=False)
         return
     for key_name, known in BROKER_KEYS.items():
         synonyms = _broker_synonyms(context, key_name)
         own = next((s.value for s in synonyms if s.name == key_name), known.default)
-        key = any_broker_key(key_name)
-        own = None if own is None else meant(key, own)
-        yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
+        key = key_for_broker_plugin(key_name)
+        own = None if own is None else canonical_value(key, own)
+        yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.is_dynamic)
     for key_name, value in _beside_definitions(context).items():
         synonyms = _broker_synonyms(context, key_name)
-        key = ConfigKey(key_name, "UNKNOWN", None) if key_name in AUTHORIZER_KEYS else any_broker_key(key_name)
+        key = ConfigKey(key_name, "UNKNOWN", None) if key_name in AUTHORIZER_KEYS else key_for_broker_plugin(key_name)
         yield _row(key, value, synonyms, request, BROKER_DOCS, read_only=True)
 
 
@@ -187,7 +189,7 @@ def _table(
         what = "Group name" if kind == RESOURCE_GROUP else "Client metrics subscription name"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
     own = context.image.config(kind, name)
-    own = {name: meant(keys.get(name), value) for name, value in own.items()}
+    own = {name: canonical_value(keys.get(name), value) for name, value in own.items()}
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
         default = key.default
@@ -213,7 +215,7 @@ def _describe(
             rows = _table(context, resource.resource_type, resource.resource_name, request)
         case kind:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-    wanted = yield from distinct(resource.configuration_keys or ())
+    wanted = yield from collect_distinct_steps(resource.configuration_keys or ())
     return [row for row in rows if not wanted or row.name in wanted]
 
 

@@ -18,9 +18,9 @@ from collections.abc import Collection
 from ottla.broker.handlers.delegation_tokens import are_allowed
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import PAUSE_EVERY
-from ottla.controller.delegation_tokens import REQUESTER_SINCE, SECRET, hmac_of, tokens_of
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import YIELD_EVERY
+from ottla.controller.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -48,11 +48,11 @@ def _each(context: Context, request: DescribeDelegationTokenRequest, secret: str
         owners = set()
         for number, asked in enumerate(request.owners, 1):
             owners.add(f"{asked.principal_type}:{asked.principal_name}")
-            if number % PAUSE_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield
         if not owners:
             return response
-    tokens = yield from tokens_of(context.image)
+    tokens = yield from iterate_tokens(context.image)
     for token in tokens:
         if _is_meant(token, owners) and _may_see(context, token):
             response.tokens.append(_row(token, secret, context.version))
@@ -71,8 +71,8 @@ def _is_meant(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
 def _may_see(context: Context, token: DelegationTokenRecord) -> bool:
     return (
         context.peer.principal in _concerned(token)
-        or context.may(Operation.DESCRIBE, Resource.DELEGATION_TOKEN, token.token_id)
-        or context.may(Operation.DESCRIBE_TOKENS, Resource.USER, token.owner)
+        or context.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or context.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 
@@ -81,5 +81,5 @@ def _row(token: DelegationTokenRecord, secret: str, version: int) -> DescribedDe
     asked_kind, _, asked_name = token.requester.partition(":") if version >= REQUESTER_SINCE else ("", "", "")
     renewers = [DescribedDelegationTokenRenewer(*x.split(":", 1)) for x in token.renewers]
     times = token.issue_timestamp, token.expiration_timestamp, token.max_timestamp
-    hmac = hmac_of(secret, token.token_id)
+    hmac = token_hmac(secret, token.token_id)
     return DescribedDelegationToken(kind, name, asked_kind, asked_name, *times, token.token_id, hmac, renewers)

@@ -19,7 +19,7 @@ from ottla.broker.groups.state import Group, GroupState
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -65,7 +65,7 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
         yield None
         if group_id is None:
             continue
-        if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             out.groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
             continue
         try:
@@ -76,7 +76,7 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             machine = machine_of(shard)
             row = _describe(context, machine.groups.groups.get(group_id), group_id, other=machine.knows(group_id))
             if request.include_authorized_operations and row.error_code == 0:
-                row.authorized_operations = context.authorized(Resource.GROUP, group_id)
+                row.authorized_operations = context.authorized(ResourceType.GROUP, group_id)
             out.groups.append(row)
             ticket = shard.read()
             if ticket is not None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.decision import in_order
-from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
+from ottla.controller.decision import sort_steps
+from ottla.controller.records import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
 from ottla.log.directory import LogDirectory
 from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
@@ -46,11 +46,11 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
         yield
     for topic in topics.values():
-        topic.partitions = yield from in_order(topic.partitions, key=lambda row: row.partition_index)
+        topic.partitions = yield from sort_steps(topic.partitions, key=lambda row: row.partition_index)
         yield
-    knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
+    knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_DIRS_MIN_VERSION
     cordoned = knows and storage.is_cordoned(directory)
-    rows = yield from in_order(topics.values(), key=lambda row: row.name)
+    rows = yield from sort_steps(topics.values(), key=lambda row: row.name)
     return DescribeLogDirsResult(0, directory.full_path, rows, total, usable, cordoned)
 
 

@@ -17,7 +17,7 @@ from collections import defaultdict
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.topics import name_error
+from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -47,7 +47,7 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
-        wrong = None if known else name_error(topic.name)
+        wrong = None if known else topic_name_error(topic.name)
         text = None if known else wrong or "This server does not host this topic-partition."
         rows = StreamingArray(DescribeProducersResponse, context.version)
         before = asked[topic.name]

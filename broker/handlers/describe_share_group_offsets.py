@@ -18,7 +18,7 @@ from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.several import for_each
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import describe_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
@@ -48,7 +48,7 @@ async def _group(
 ) -> m.DescribeShareGroupOffsetsResponseGroup:
     if not is_served(context):
         return _refused(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
+    if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         return _refused(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     row = m.DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
     try:
@@ -58,12 +58,12 @@ async def _group(
     if topics is not None:
         names = {topic: context.image.topic_names.get(topic) for topic in topics}
         for topic_id, name in names.items():
-            if name is not None and context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            if name is not None and context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 row.topics.append(await _topic(context, wanted.group_id, name, topic_id, topics[topic_id]))
         return row
     for topic in wanted.topics or ():
         known = context.image.topics.get(topic.topic_name)
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             parts = [Partition(n, -1, 0, -1, code, code.text) for n in topic.partitions]
             row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))

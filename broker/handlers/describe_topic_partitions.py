@@ -13,11 +13,11 @@ from __future__ import annotations
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import in_order
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import sort_steps
 from ottla.controller.directories import offline_replicas
-from ottla.controller.image import Image, Topic
-from ottla.controller.topics import name_error
+from ottla.controller.image import MetadataImage, TopicImage
+from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -31,7 +31,9 @@ from ottla.wire.written import StreamingArray
 MAX_PARTITIONS = 2000
 
 
-def _partitions(image: Image, topic: Topic, first: int, limit: int) -> list[DescribeTopicPartitionsResponsePartition]:
+def _partitions(
+    image: MetadataImage, topic: TopicImage, first: int, limit: int
+) -> list[DescribeTopicPartitionsResponsePartition]:
     rows = []
     for number, p in sorted(topic.partitions.items())[first : first + limit]:
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -72,7 +74,7 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
             refused.topics.append(row)
             yield
         return refused
-    names = yield from in_order(asked or image.topics)
+    names = yield from sort_steps(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
@@ -80,14 +82,14 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if asked:  # without being asked for, it is left out
                 denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
             continue
-        topic, operations = image.topics.get(name), context.authorized(Resource.TOPIC, name)
+        topic, operations = image.topics.get(name), context.authorized(ResourceType.TOPIC, name)
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if topic is None:
-            bad = name_error(name) is not None
+            bad = topic_name_error(name) is not None
             code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row = DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=operations)
             response.topics.append(row)

@@ -21,8 +21,8 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import Transaction
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import in_order
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import sort_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -55,7 +55,7 @@ def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answe
 
 
 def _described(context: Context, transactional_id: str) -> Steps[TransactionState]:
-    if not context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         raise ProtocolError(E.INVALID_REQUEST)
@@ -76,8 +76,8 @@ def _described(context: Context, transactional_id: str) -> Steps[TransactionStat
 
 def _topics(context: Context, txn: Transaction) -> Steps[list[TopicData]]:
     topics: list[TopicData] = []
-    for topic, parts in groupby((yield from in_order(txn.partitions)), key=itemgetter(0)):
-        if context.may(Operation.DESCRIBE, Resource.TOPIC, topic):
+    for topic, parts in groupby((yield from sort_steps(txn.partitions)), key=itemgetter(0)):
+        if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.append(TopicData(topic, [number for _, number in parts]))
         yield
     return topics

@@ -14,8 +14,8 @@ from typing import Any
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.decision import in_order
-from ottla.controller.image import Image
+from ottla.controller.decision import sort_steps
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -33,7 +33,7 @@ def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> An
     return context.turn.go(_each(context.image, request))
 
 
-def _each(image: Image, request: DescribeUserScramCredentialsRequest) -> Steps[Answer]:
+def _each(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Steps[Answer]:
     named: dict[str, int] = {}
     for user in request.users or ():
         named[user.name] = named.get(user.name, 0) + 1
@@ -46,7 +46,7 @@ def _each(image: Image, request: DescribeUserScramCredentialsRequest) -> Steps[A
             known.setdefault(about[1], []).append(CredentialInfo(about[2], record.iterations))
         yield
     response = DescribeUserScramCredentialsResponse(error_message=None)
-    for name in named or (yield from in_order(known)):
+    for name in named or (yield from sort_steps(known)):
         row = DescribeUserScramCredentialsResult(name, 0, None)
         if named.get(name, 0) > 1:
             row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _TWICE + name

@@ -15,7 +15,7 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.txn.adding import understood
 from ottla.broker.txn.events import EndTransaction
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.schema import Message
@@ -27,7 +27,7 @@ E = ErrorCode
 def handle(context: Context, request: EndTxnRequest) -> Answer:
     """Ask the id's coordinator."""
     transactional_id = request.transactional_id
-    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+    if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=E.INVALID_REQUEST)

@@ -42,7 +42,7 @@ from ottla.broker.server.peer import UNKNOWN, Allowance
 from ottla.broker.server.purgatory import Parked
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -77,7 +77,7 @@ def _replica(context: Context, want: Wanted, follower: int) -> Replica:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
     authorizer = context.services.authorizer
     if authorizer is not None and (follower >= 0 or want.topic not in context.peer.reads):
-        is_broker = follower >= 0 and context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+        is_broker = follower >= 0 and context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:

@@ -15,7 +15,7 @@ from ottla.broker.groups.coordinator import partition_of
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.written import StreamingArray
@@ -25,8 +25,8 @@ SHARE_SINCE = 6
 UUID_CHARS = 22
 TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_TOPIC}
 RESOURCES = {
-    GROUP: (Resource.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
-    TRANSACTION: (Resource.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 }
 
 
@@ -36,7 +36,7 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 def _refusal_of_share(context: Context, key: str) -> ErrorCode | None:
     """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
-    if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+    if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     parts = key.rsplit(":", 2)
     is_well_formed = len(parts) == 3 and all(parts) and len(parts[1]) == UUID_CHARS and parts[2].isdecimal()
@@ -51,7 +51,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
         refusal = _refusal_of_share(context, key)
         if refusal is not None:
             return _refused(key, refusal, refusal.text)
-    elif not context.may(Operation.DESCRIBE, RESOURCES[kind][0], key):
+    elif not context.may(AclOperation.DESCRIBE, RESOURCES[kind][0], key):
         refusal = RESOURCES[kind][1]
         return _refused(key, refusal, refusal.text)
     services = context.services

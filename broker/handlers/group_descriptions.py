@@ -14,7 +14,7 @@ from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.written import StreamingArray
 
@@ -55,7 +55,7 @@ def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]])
         name = context.image.topic_names.get(topic)
         if name is None:
             continue
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise Hidden
         rows.append(messages.TopicPartitions(topic, name, list(numbers)))
     return messages.Assignment(rows)
@@ -112,12 +112,12 @@ def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:
             continue
         if not kind.is_served(context):
             row = described(ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
-        elif not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+        elif not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             row = described(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
         else:
             row = yield from _row(context, kind, group_id, waits)
             if request.include_authorized_operations and not row.error_code:
-                row.authorized_operations = context.authorized(Resource.GROUP, group_id)
+                row.authorized_operations = context.authorized(ResourceType.GROUP, group_id)
         out.groups.append(row)
         if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
             yield from settle(waits)

@@ -21,7 +21,7 @@ from ottla.broker.handlers.alter_configs import check_form, checked, joined, ref
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -36,11 +36,11 @@ Forward = Callable[[Context, Message], Awaitable[Any]]
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
     """Change levels of loggers here; ask the controller for all else."""
-    return context.turn.go(changed(context, request, checked, Operation.ALTER_CONFIGS))
+    return context.turn.go(changed(context, request, checked, AclOperation.ALTER_CONFIGS))
 
 
 def changed(
-    context: Context, request: IncrementalAlterConfigsRequest, forward: Forward, operation: Operation
+    context: Context, request: IncrementalAlterConfigsRequest, forward: Forward, operation: AclOperation
 ) -> Steps[Any]:
     """Apply changes of loggers and hand on the rest of the request.
 
@@ -76,7 +76,7 @@ def changed(
 
 
 def _applied(
-    context: Context, resources: list[AlterConfigsResource], operation: Operation, *, validate_only: bool
+    context: Context, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
 ) -> Steps[tuple[ErrorCode, str | None]]:
     """Change the loggers of one resource; return its error and message."""
     changes = resources[0].configs
@@ -84,9 +84,9 @@ def _applied(
         if len(resources) > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         yield from check_form(changes)
-        if not context.may(operation, Resource.CLUSTER):
+        if not context.may(operation, ResourceType.CLUSTER):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            raise ProtocolError(code, code.text if operation is Operation.CLUSTER_ACTION else None)
+            raise ProtocolError(code, code.text if operation is AclOperation.CLUSTER_ACTION else None)
         loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
         for change in changes:
             yield

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.schema import Message
@@ -34,10 +34,10 @@ def handle(context: Context, request: InitProducerIdRequest) -> Answer:
     """Hand out the next producer id, or the next epoch of a transactional id's."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return _refused(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not context.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER) and not context.may_any(
-        Operation.WRITE, Resource.TOPIC
+    elif not context.may(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.may_any(
+        AclOperation.WRITE, ResourceType.TOPIC
     ):
         return _refused(E.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):

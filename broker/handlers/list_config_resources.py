@@ -14,8 +14,14 @@ from collections.abc import Iterable
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.decision import PAUSE_EVERY, in_order
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, Image
+from ottla.controller.decision import YIELD_EVERY, sort_steps
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -26,18 +32,18 @@ from ottla.wire.messages.list_config_resources import (
 KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
 
-def _names(image: Image, kind: int) -> Steps[list[str]]:
+def _names(image: MetadataImage, kind: int) -> Steps[list[str]]:
     if kind == RESOURCE_TOPIC:
-        return (yield from in_order(image.topics))
+        return (yield from sort_steps(image.topics))
     if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         return [str(broker) for broker in sorted(image.brokers)]
     names: list[str] = []
     for number, (resource, name) in enumerate(image.configs, 1):
         if resource == kind:
             names.append(name)
-        if number % PAUSE_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield
-    return (yield from in_order(names))
+    return (yield from sort_steps(names))
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:
@@ -48,7 +54,7 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:
     return context.turn.go(_list(context.image, dict.fromkeys(kinds)))
 
 
-def _list(image: Image, kinds: Iterable[int]) -> Steps[Answer]:
+def _list(image: MetadataImage, kinds: Iterable[int]) -> Steps[Answer]:
     response = ListConfigResourcesResponse()
     for kind in kinds:
         for name in (yield from _names(image, kind)):

@@ -19,7 +19,7 @@ from ottla.broker.groups.state import CONSUMER
 from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import StreamingArray
@@ -57,7 +57,7 @@ def _known(names: Iterable[str], known: frozenset[str]) -> Waiting[set[str]]:
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
     out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), Waits()
-    may_all = context.may(Operation.DESCRIBE, Resource.CLUSTER)
+    may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _known(request.states_filter, _STATES)
     types = yield from _known(request.types_filter, _TYPES)
     by_state, by_type = len(request.states_filter) > 0, len(request.types_filter) > 0
@@ -83,7 +83,7 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
             (ListedGroup(g.id, STREAMS, g.state, STREAMS) for g in machine.every_streams_group()),
         )
         for row in rows:
-            may_see = may_all or context.may(Operation.DESCRIBE, Resource.GROUP, row.group_id)
+            may_see = may_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, row.group_id)
             state = _SPELT.get(row.group_state, row.group_state.lower())
             if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
                 out.groups.append(row)

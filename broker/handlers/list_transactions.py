@@ -19,8 +19,8 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import BY_TITLE, Transaction
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import distinct, gathered
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import collect_distinct_steps, collect_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -39,8 +39,8 @@ def handle(context: Context, request: ListTransactionsRequest) -> Answer:
 
 
 def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
-    states = yield from distinct(request.state_filters)
-    unknown = yield from gathered(name for name in states if name not in BY_TITLE)
+    states = yield from collect_distinct_steps(request.state_filters)
+    unknown = yield from collect_steps(name for name in states if name not in BY_TITLE)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
     passes = _Filter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
     try:
@@ -57,7 +57,7 @@ def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
                 txn is not None
                 and passes(txn)
                 and (pattern is None or pattern.fullmatch(transactional_id))
-                and context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id)
+                and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             ):
                 rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.title))
             yield

@@ -11,7 +11,7 @@ from typing import cast
 
 from ottla.broker.groups.java_order import SORTED_AT_ONCE, sorting_texts
 from ottla.broker.server.dispatch import Context
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 _ASKED_AT_ONCE = 100
@@ -39,7 +39,7 @@ def taking_in(context: Context, group_id: str, names: list[str]) -> Generator[No
 
 def _allowed(context: Context, names: list[str]) -> Generator[None, None, None]:
     for number, name in enumerate(names):
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if number % _ASKED_AT_ONCE == 0:
             yield

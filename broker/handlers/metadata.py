@@ -17,11 +17,11 @@ from collections.abc import Hashable
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import in_order
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import sort_steps
 from ottla.controller.directories import offline_replicas
-from ottla.controller.image import Image, Topic
-from ottla.controller.topics import name_error
+from ottla.controller.image import MetadataImage, TopicImage
+from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -40,10 +40,12 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 def cluster_operations(context: Context) -> int:
     """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
-    return context.authorized(Resource.CLUSTER) if context.may(Operation.DESCRIBE, Resource.CLUSTER) else 0
+    return context.authorized(ResourceType.CLUSTER) if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER) else 0
 
 
-def _row(context: Context, image: Image, topic: Topic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
+def _row(
+    context: Context, image: MetadataImage, topic: TopicImage, request: MetadataRequest
+) -> Steps[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -60,7 +62,7 @@ def _row(context: Context, image: Image, topic: Topic, request: MetadataRequest)
         )
         yield
     if request.include_topic_authorized_operations:
-        row.topic_authorized_operations = context.authorized(Resource.TOPIC, topic.name)
+        row.topic_authorized_operations = context.authorized(ResourceType.TOPIC, topic.name)
     return row
 
 
@@ -72,18 +74,18 @@ def _denied(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTo
 def _missing(context: Context, name: str, request: MetadataRequest, *, create: bool) -> MetadataResponseTopic:
     """The row of a topic that is not there, which may begin to exist because of it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if name_error(name) is not None:
+    if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif create:
-        may_create = context.may(Operation.CREATE, Resource.CLUSTER) or context.may(
-            Operation.CREATE, Resource.TOPIC, name
+        may_create = context.may(AclOperation.CREATE, ResourceType.CLUSTER) or context.may(
+            AclOperation.CREATE, ResourceType.TOPIC, name
         )
         if not may_create:
             return _denied(name)
         context.services.admin.auto_create(name)
     row = MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
     if request.include_topic_authorized_operations:
-        row.topic_authorized_operations = context.authorized(Resource.TOPIC, name)
+        row.topic_authorized_operations = context.authorized(ResourceType.TOPIC, name)
     return row
 
 
@@ -91,7 +93,7 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
-    if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
         return _denied(None if context.version >= 12 else "", wanted.topic_id)
     return (yield from _row(context, context.image, topic, request))
 
@@ -124,13 +126,13 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         cluster_id=services.metadata.cluster_id, topics=StreamingArray(MetadataResponse, context.version)
     )
     response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer)]
-    alive = image.unfenced()
+    alive = image.unfenced_brokers()
     if alive:
         response.controller_id = alive[int(services.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        for name in (yield from in_order(image.topics)):
-            if context.may(Operation.DESCRIBE, Resource.TOPIC, name, is_look=True):
+        for name in (yield from sort_steps(image.topics)):
+            if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_look=True):
                 response.topics.append((yield from _row(context, image, image.topics[name], request)))
             yield
         return _authorized(context, response, request)
@@ -149,7 +151,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         asked.add(what)
         if by_id or wanted.name is None:
             row = yield from _by_id(context, wanted, request)
-        elif not context.may(Operation.DESCRIBE, Resource.TOPIC, wanted.name):
+        elif not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, wanted.name):
             row = _denied(wanted.name)
         elif wanted.name in image.topics:
             row = yield from _row(context, image, image.topics[wanted.name], request)

@@ -23,9 +23,9 @@ from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import gathered
-from ottla.controller.image import Image
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import collect_steps
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID
@@ -40,7 +40,7 @@ class _Reader:
     def __init__(self, context: Context, *, stable: bool) -> None:
         self.context = context
         self._stable = stable
-        self.image: Image = context.image
+        self.image: MetadataImage = context.image
         self.row = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
         self.waits = Waits()
 
@@ -88,7 +88,7 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
             continue
-        if not reader.context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             continue
         topic = m.OffsetFetchResponseTopics(
             name, topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
@@ -112,7 +112,7 @@ def _some(
         if name is None:
             failed.append(topic)
             yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
-        elif not reader.context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        elif not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             failed.append(topic)
             yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
@@ -144,7 +144,7 @@ def _check(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
 
 def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Steps[None]:
     """One group, in the form of v8 and later."""
-    if not reader.context.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
+    if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return
     try:
@@ -188,7 +188,9 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
     """The form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
-        topics = yield from gathered(m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked)
+        topics = yield from collect_steps(
+            m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
+        )
     out = m.OffsetFetchResponseGroup(request.group_id)
     yield from _read(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
     yield from settle(reader.waits)

@@ -13,8 +13,8 @@ from ottla.broker.server.dispatch import Context
 from ottla.broker.share.acknowledging import RENEW, Acknowledgement
 from ottla.broker.share.sessions import Place
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import gathered
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.decision import collect_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 LONGEST_MEMBER_ID = 36
@@ -34,7 +34,7 @@ def refusal(context: Context, group_id: str | None, member_id: str | None) -> Er
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
-    if not context.may(Operation.READ, Resource.GROUP, group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not member_id or len(member_id) > LONGEST_MEMBER_ID:
         return ErrorCode.INVALID_REQUEST
@@ -78,7 +78,7 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Wai
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
         elif is_wrong:
             ticket.give(ProtocolError(ErrorCode.INVALID_REQUEST))
-        elif not context.may(Operation.READ, Resource.TOPIC, name):
+        elif not context.may(AclOperation.READ, ResourceType.TOPIC, name):
             ticket.give(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif not shares.exists(place):
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -89,7 +89,7 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Wai
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             is_looked_at = True
-            rows = yield from gathered(
+            rows = yield from collect_steps(
                 Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
             )
             ticket = shared.acknowledge(member_id, rows)

@@ -29,7 +29,7 @@ from ottla.broker.share.reading import aborted_among, batches_in, sliced
 from ottla.broker.share.sessions import CLOSING, MANY_PLACES, OPENING, Place, ShareSession
 from ottla.broker.share.shared import Shared
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
 from ottla.wire.schema import Message
@@ -91,7 +91,7 @@ class _Fetch:
         name = self._shares.name_of(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if not self._context.may(Operation.READ, Resource.TOPIC, name):
+        if not self._context.may(AclOperation.READ, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if not self._shares.exists(place):
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -22,7 +22,7 @@ from ottla.broker.groups.state import Call
 from ottla.broker.handlers.share_acks import LONGEST_MEMBER_ID, is_served
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.wire.schema import Message
@@ -61,7 +61,7 @@ def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
     """Ask the group's machine; then see to the partitions it has to get ready."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
         return _refuse(ErrorCode.INVALID_REQUEST)
@@ -69,7 +69,7 @@ def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
     if len(names) > MANY:
         return context.turn.go(_take_in(context, request))
     for name in names:
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _ask(context, request)
 

@@ -14,7 +14,7 @@ from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 from ottla.wire.written import StreamingArray
@@ -53,7 +53,7 @@ def _each(
         empty = empty or (not len(topic.partitions) and doing != "initialize")
         yield None
     topics = [] if empty or not request.group_id else request.topics
-    allowed = context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    allowed = context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     for topic in topics:
         rows: list[Any] = StreamingArray(response_class, context.version)
         for part in topic.partitions:

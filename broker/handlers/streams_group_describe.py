@@ -23,7 +23,7 @@ from ottla.broker.handlers.group_descriptions import Hidden, Kind, describe
 from ottla.broker.handlers.streams_group_heartbeat import is_served
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.messages import streams_group_describe as m
 from ottla.wire.messages import streams_group_records as kept
 
@@ -105,7 +105,7 @@ def _head(context: Context, machine: GroupMachine, group: StreamsGroup) -> Steps
     """The topology, where who asks may describe each topic in it."""
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise Hidden
         yield
     return {"topology": topology}

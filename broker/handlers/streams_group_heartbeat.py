@@ -26,8 +26,8 @@ from ottla.broker.groups.streams.status import Status
 from ottla.broker.groups.streams.topology import named_by
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.topics import name_error
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -141,14 +141,14 @@ def _check_topics(context: Context, topology: hb.Topology) -> Steps[None]:
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
     invalid = []
     for name in names:
-        if name_error(name) is not None:
+        if topic_name_error(name) is not None:
             invalid.append(name)
         yield
     if invalid:
         why = f"Topic names {','.join(invalid)} are not valid topic names."
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
     for name in names:
-        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         yield
 
@@ -157,7 +157,7 @@ def handle(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Answer
     """Ask the group's machine; then see to the topics that are to be made."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return _beat(context, request)
 
@@ -184,8 +184,8 @@ async def _beat(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> M
 def _create(context: Context, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]) -> None:
     """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
     denied = []
-    if not context.may(Operation.CREATE, Resource.CLUSTER):
-        denied = [name for name in topics if not context.may(Operation.CREATE, Resource.TOPIC, name)]
+    if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
+        denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]
     if denied:
         _add(response, f"; Unauthorized to CREATE on topics {', '.join(denied)}.")
         return

@@ -56,7 +56,7 @@ class _Begun(NamedTuple):
 def _may(context: Context, name: str) -> bool:
     """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
-    return is_open and context.may(acl.Operation.WRITE, acl.Resource.TOPIC, name)
+    return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
 
 def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
@@ -105,7 +105,7 @@ async def confirm(context: Context, request: ProduceRequest) -> Confirmation:
         ProtocolError: nothing of the request is appended.
     """
     transactional_id, version = request.transactional_id, context.version
-    may = context.may(acl.Operation.WRITE, acl.Resource.TRANSACTIONAL_ID, transactional_id or "")
+    may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
     if transactional_id is None or not may:
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     begun = await context.turn.through(_begun(context, request))

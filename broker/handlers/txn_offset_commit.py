@@ -59,7 +59,7 @@ class _Work:
         unauthorized = self._unauthorized()
         for wanted in request.topics:
             code, known = unauthorized, context.image.topics.get(wanted.name)
-            if code is ErrorCode.NONE and not context.may(acl.Operation.READ, acl.Resource.TOPIC, wanted.name):
+            if code is ErrorCode.NONE and not context.may(acl.AclOperation.READ, acl.ResourceType.TOPIC, wanted.name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             good: list[m.TxnOffsetCommitRequestPartition] = []
             for part in wanted.partitions:
@@ -76,9 +76,9 @@ class _Work:
 
     def _unauthorized(self) -> ErrorCode:
         context, request = self._context, self._request
-        if not context.may(acl.Operation.WRITE, acl.Resource.TRANSACTIONAL_ID, request.transactional_id):
+        if not context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if not context.may(acl.Operation.READ, acl.Resource.GROUP, request.group_id):
+        if not context.may(acl.AclOperation.READ, acl.ResourceType.GROUP, request.group_id):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         return ErrorCode.NONE
 

@@ -20,14 +20,14 @@ from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.machine import MOST_BATCHES, Write
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Steps
-from ottla.controller.decision import gathered
+from ottla.controller.decision import collect_steps
 from ottla.wire.messages import write_share_group_state as wire
 
 
 def _prepared(part: wire.PartitionData) -> Steps[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
     some = islice(part.state_batches, MOST_BATCHES + 1)
-    made: list[Any] = yield from gathered(
+    made: list[Any] = yield from collect_steps(
         StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
     )
     part.state_batches = made

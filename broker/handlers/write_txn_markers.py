@@ -15,7 +15,7 @@ from __future__ import annotations
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.marking import write_markers
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import write_txn_markers as m
 from ottla.wire.written import StreamingArray
@@ -42,6 +42,9 @@ def _refused(context: Context, request: m.WriteTxnMarkersRequest, code: ErrorCod
 
 def handle(context: Context, request: m.WriteTxnMarkersRequest) -> Answer:
     """Write each marker."""
-    if not (context.may(Operation.ALTER, Resource.CLUSTER) or context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)):
+    if not (
+        context.may(AclOperation.ALTER, ResourceType.CLUSTER)
+        or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    ):
         return context.turn.go(_refused(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return write_markers(context.services, request)

@@ -19,8 +19,8 @@ from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, steps
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.controller.delta import Delta, Listener
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta, MetadataListener
+from ottla.controller.image import MetadataImage
 from ottla.world.env import Env
 
 WAITED_FOR = 128
@@ -37,12 +37,12 @@ class Applier:
         self._cache = cache
         self._replicas = replicas
         self._making = making
-        self._waiting: deque[tuple[Image, Delta]] = deque()
+        self._waiting: deque[tuple[MetadataImage, MetadataDelta]] = deque()
         self._published = 0
         self._applied = 0
         self._more = trio.Event()
         self._progress = trio.Event()
-        self.followers: list[Listener] = []
+        self.followers: list[MetadataListener] = []
         """Called with each publication once the partitions are as it says."""
 
     @property
@@ -50,7 +50,7 @@ class Applier:
         """The newest record that is applied: what heartbeats name."""
         return self._cache.image.offset
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed."""
         self._waiting.append((image, delta))
         self._published += 1
@@ -78,7 +78,7 @@ class Applier:
         await self.caught_up()
         await self._making.all_made(WAITED_FOR, PATIENCE_S)
 
-    async def apply(self, image: Image, delta: Delta) -> None:
+    async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Make this node as the image says, in slices."""
         self._replicas.image = image
         turn = Turn(self._env, BESIDE_MS)
@@ -90,7 +90,7 @@ class Applier:
         for follower in self.followers:
             follower(image, delta)
 
-    async def _do(self, step: Step, image: Image, turn: Turn) -> None:
+    async def _do(self, step: Step, image: MetadataImage, turn: Turn) -> None:
         match step:
             case Remove(at):
                 self._making.forget(at)
@@ -105,7 +105,7 @@ class Applier:
             case Settle(str(name)):
                 await self._settle(image, name, turn)
 
-    async def _settle(self, image: Image, name: str, turn: Turn) -> None:
+    async def _settle(self, image: MetadataImage, name: str, turn: Turn) -> None:
         """Give a topic's logs its settings; they hold from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.peer import Peer
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
 
 NodeEndpoint = tuple[int, str, int, str | None]
 """Broker id, host, port, rack."""
@@ -23,7 +23,7 @@ class MetadataCache:
         self._config = config
         self.cluster_id = cluster_id
         self._kraft_version = kraft_version
-        self.image = Image()
+        self.image = MetadataImage()
         self._bound: dict[str, str] | None = None
 
     @property
@@ -31,7 +31,7 @@ class MetadataCache:
         """The quorum's own level: its records lie outside the image, and it may rise."""
         return self._kraft_version()
 
-    def follow(self, image: Image, delta: Delta) -> None:
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Be as new as what is committed: where nobody applies it step by step."""
         self.image = image
 

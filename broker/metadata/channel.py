@@ -20,9 +20,9 @@ import trio
 
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
-from ottla.controller.decision import Spend, unbounded
-from ottla.controller.image import Image
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.decision import ChargeQuota, no_quota
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
@@ -66,7 +66,7 @@ class LocalController(Protocol):
     def leader_address(self) -> tuple[str, int] | None:
         """Where the active controller listens for controllers; None while nobody is known."""
 
-    async def submit(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Any:
+    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
@@ -89,10 +89,10 @@ class Asking(Protocol):
         """Whether there is an authorizer to be asked."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed metadata."""
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
 
     def changes(self) -> Changes | None:
@@ -203,9 +203,9 @@ class ControllerChannel:
             self._controller.heard(request.broker_id, request.broker_epoch)
         try:
             if asking is not None and request.SPEC.key in _AS_WHOM:
-                from ottla.controller.delegation_tokens import TokenAsked
+                from ottla.controller.delegation_tokens import TokenRequestContext
 
-                asked = TokenAsked(request, asking.peer.principal, self._env.now_ms())
+                asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
                 return await self._controller.submit(asked, version)
             if request.SPEC.key not in _RAFT:
                 changes = None if asking is None else asking.changes()

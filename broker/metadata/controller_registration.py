@@ -13,9 +13,9 @@ import trio
 
 from ottla.broker.metadata.admin import Submits
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.records import METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import controller_registration as cr
@@ -34,7 +34,12 @@ class ControllerRegistration:
     """The registration of this process's controller, and the task that keeps it in the log."""
 
     def __init__(
-        self, env: Env, node_id: int, incarnation_id: bytes, endpoints: tuple[Endpoint, ...], controller: Submits
+        self,
+        env: Env,
+        node_id: int,
+        incarnation_id: bytes,
+        endpoints: tuple[ListenerEndpoint, ...],
+        controller: Submits,
     ) -> None:
         self._env = env
         self._node_id = node_id
@@ -44,7 +49,7 @@ class ControllerRegistration:
         self._wanted = False
         self._news = trio.Event()
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed."""
         if not delta.features and self._node_id not in delta.controllers:
             return

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from ottla.broker.addresses import VOTERS
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.storage import Storage
-from ottla.controller.format import format_directory, known_voters
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.format import format_directory, read_snapshot_voters
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.log.directory import MetaProperties
 
 
@@ -19,12 +19,12 @@ class NotFormatted(Exception):
     """The directories are new, and this node may not make them; the message says what to do. Nothing was changed."""
 
 
-def remembered(storage: Storage, config: NodeConfig) -> tuple[Endpoint, ...]:
+def remembered(storage: Storage, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
     """Where this node's controller was before, as its directory has it; one that knows of others tells the settings.
 
     Call it for directories that have an identity.
     """
-    voters = known_voters(storage.metadata)
+    voters = read_snapshot_voters(storage.metadata)
     if voters is None:
         if VOTERS not in config.values:
             config.grow()  # formatted to learn the voters from others

@@ -22,9 +22,9 @@ from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replica.storage import CORDONED, Storage
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
-from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
+from ottla.controller.records import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -58,7 +58,7 @@ class Lifecycle:
         cache: MetadataCache,
         applier: Applier,
         storage: Storage,
-        newest: Callable[[], Image],
+        newest: Callable[[], MetadataImage],
     ) -> None:
         """``newest``: the committed metadata as far as this node has it, applied or not."""
         self._newest = newest
@@ -97,7 +97,7 @@ class Lifecycle:
         while not self._is_told(self._newest()):
             await self._env.sleep(CATCHING_UP_S)
 
-    def _is_told(self, image: Image) -> bool:
+    def _is_told(self, image: MetadataImage) -> bool:
         known = image.brokers.get(self._config.node_id)
         return known is not None and known.broker_epoch == self.broker_epoch
 
@@ -179,7 +179,7 @@ class Lifecycle:
 
     # ------------------------------------------------------------------ being there
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
         self._news.set()
         self._news = trio.Event()
@@ -188,7 +188,7 @@ class Lifecycle:
         if self.broker_epoch >= 0 and any(self._asks(image, broker_id) for broker_id in delta.brokers):
             self._hurry.set()
 
-    def _asks(self, image: Image, broker_id: int) -> bool:
+    def _asks(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether a heartbeat is wanted now: this broker was forgotten, or another leaves and waits for this one."""
         broker = image.brokers.get(broker_id)
         if broker_id == self._config.node_id:
@@ -239,7 +239,7 @@ class Lifecycle:
         ids, known = self._storage.cordoned_ids, self._known()
         level = self._cache.image.features.get(METADATA_VERSION, 0)
         nothing = not ids and (known is None or not known.cordoned_log_dirs)
-        return None if nothing or known is None or level < CORDONED_SINCE else sorted(ids)
+        return None if nothing or known is None or level < CORDONED_DIRS_MIN_VERSION else sorted(ids)
 
     # ------------------------------------------------------------------ going
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ottla.controller.delta import Delta, TopicDelta
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Partition
+from ottla.controller.delta import MetadataDelta, TopicDelta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionRegistration
 
 TopicPartition = tuple[str, int]
 
@@ -27,7 +27,7 @@ class Follow(NamedTuple):
     """An open partition has another leader, epoch, ISR or place."""
 
     at: TopicPartition
-    state: Partition
+    state: PartitionRegistration
 
 
 class Make(NamedTuple):
@@ -35,7 +35,7 @@ class Make(NamedTuple):
 
     at: TopicPartition
     topic_id: bytes
-    state: Partition
+    state: PartitionRegistration
 
 
 class Settle(NamedTuple):
@@ -49,7 +49,7 @@ IdOf = Callable[[TopicPartition], bytes | None]
 """Under which topic id a partition is open on this node; None where it is not."""
 
 
-def steps_of(delta: Delta, node_id: int, id_of: IdOf) -> Iterator[Step]:
+def steps_of(delta: MetadataDelta, node_id: int, id_of: IdOf) -> Iterator[Step]:
     """The steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
     for name, topic in delta.topics.items():
         yield from _gone(name, topic, node_id)
@@ -63,7 +63,7 @@ def steps_of(delta: Delta, node_id: int, id_of: IdOf) -> Iterator[Step]:
 def _gone(name: str, topic: TopicDelta, node_id: int) -> Iterator[Remove]:
     if topic.old is None:
         return
-    if not topic.same:
+    if not topic.is_same_topic:
         for number, partition in topic.old.partitions.items():
             if node_id in partition.replicas:
                 yield Remove((name, number))
@@ -90,11 +90,11 @@ def _changed(name: str, topic: TopicDelta, node_id: int, id_of: IdOf, later: lis
             later.append(Make(at, new.id, partition))
 
 
-def _settings(delta: Delta, node_id: int) -> Iterator[Settle]:
+def _settings(delta: MetadataDelta, node_id: int) -> Iterator[Settle]:
     if not delta.configs.isdisjoint({(RESOURCE_BROKER, ""), (RESOURCE_BROKER, str(node_id))}):
         yield Settle(None)
         return
     for kind, name in sorted(delta.configs):
         topic = delta.topics.get(name)
-        if kind == RESOURCE_TOPIC and (topic is None or topic.same):
+        if kind == RESOURCE_TOPIC and (topic is None or topic.is_same_topic):
             yield Settle(name)

@@ -18,9 +18,9 @@ from typing import Protocol
 import trio
 
 from ottla.broker.server.peer import Peer
-from ottla.controller.delta import Delta
-from ottla.controller.fast_fencing import Gone, Probes, refuses
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.fast_fencing import BrokerConnectionRefused, BrokerProbes, is_connection_refused
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ProtocolError
 from ottla.world.env import FOREVER_S, Env, Stream
 
@@ -41,7 +41,7 @@ class Rules(Protocol):
     """What is asked of the controller's machine."""
 
     @property
-    def probes(self) -> Probes:
+    def probes(self) -> BrokerProbes:
         """Which processes of brokers a probe has reached."""
 
 
@@ -49,7 +49,7 @@ class Fences(Protocol):
     """The controller in this process: `ottla.controller.driver.Controller`."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed image."""
 
     @property
@@ -64,7 +64,7 @@ class Fences(Protocol):
     def machine(self) -> Rules:
         """Its rules."""
 
-    async def submit(self, request: Gone, version: int = 0) -> bool:
+    async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
         """Tell it of a refusal; whether the broker was fenced for it. Raises ProtocolError, OSError."""
 
 
@@ -95,7 +95,7 @@ class BrokerWatch:
             self._lost.add(broker)
             self._ring()
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed: there may be another broker now."""
         if delta.brokers:
             self._ring()
@@ -135,7 +135,7 @@ class BrokerWatch:
             bell = self._bell  # this one: it may ring while somebody is knocked at
             for broker_id, epoch in self._others():
                 if not probes.has_reached(broker_id, epoch) and await self._knock(broker_id) is None:
-                    probes.reached(broker_id, epoch)
+                    probes.record_reached(broker_id, epoch)
             with self._env.timeout(REACH_S):
                 await bell.wait()  # there may be another
 
@@ -156,10 +156,10 @@ class BrokerWatch:
             await self._env.sleep(pause_s)
             began_ms = self._env.monotonic_ms()
             error = await self._knock(broker_id)
-            if error is None or not refuses(error):
+            if error is None or not is_connection_refused(error):
                 continue
             try:
-                if await self._controller.submit(Gone(broker_id, broker_epoch, began_ms)):
+                if await self._controller.submit(BrokerConnectionRefused(broker_id, broker_epoch, began_ms)):
                     logger.warning("broker %d is gone: its port refuses; it is fenced", broker_id)
             except (ProtocolError, OSError):
                 pass  # another controller looks after it, or this node ends

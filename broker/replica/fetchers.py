@@ -86,7 +86,7 @@ class Fetchers:
         return self._replicas.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
 
     def _address(self, broker: int) -> tuple[str, int] | None:
-        return self._replicas.image.address(broker, self._listener)
+        return self._replicas.image.broker_address(broker, self._listener)
 
     def _is_throttled(self, replica: Replica) -> bool:
         return self._replicas.follower_throttle.names(self._replicas.image, replica.topic, replica.partition)

@@ -4,7 +4,7 @@ Making costs a partition several calls that wait for the disk. So the controller
 nobody else does: a batch is made beside the loop, and each log is taken into the books on it. A request that comes
 before its partition is made has it made next, and waits a little.
 
-Source: ``LogManager.getOrCreateLog``, ``Partition.createLogIfNotExists`` (apache/kafka 4.3.1).
+Source: ``LogManager.getOrCreateLog``, ``PartitionRegistration.createLogIfNotExists`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
-from ottla.controller.image import NO_LEADER, Image, Partition, Topic
+from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_id_of
+from ottla.controller.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
@@ -100,7 +100,7 @@ class Making:
         self._more = trio.Event()
         self._progress = trio.Event()
         self._untidied = 0
-        self._settings_image: Image | None = None
+        self._settings_image: MetadataImage | None = None
         self._known_settings: dict[str, LogConfig] = {}
         self.starting = True
         """Until the first image is applied: what is not found then may lie in a directory that has failed."""
@@ -115,7 +115,7 @@ class Making:
 
     # ------------------------------------------------------------------ what is to be made
 
-    def want(self, at: TopicPartition, topic_id: bytes, told: Partition) -> None:
+    def want(self, at: TopicPartition, topic_id: bytes, told: PartitionRegistration) -> None:
         """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
         if self._under_way.get(at) or self._replicas.id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
@@ -131,14 +131,14 @@ class Making:
         self._wanted[at] = None
         self._more.set()
 
-    def _is_out_of_reach(self, at: TopicPartition, told: Partition) -> bool:
+    def _is_out_of_reach(self, at: TopicPartition, told: PartitionRegistration) -> bool:
         """Whether a partition is not to be made, though it is not there: it may lie in a directory that has failed.
 
         Where none has, a place that no directory here has was on a disk that was replaced, or is not named today. The
         copy is made anew and filled while somebody else leads. Otherwise nothing is made: told of an empty copy, the
         controller might let it lead, and the others would cut what they have to that. Kafka makes it then, too.
         """
-        place, node_id = directory_of(told, self._config.node_id), self._config.node_id
+        place, node_id = directory_id_of(told, self._config.node_id), self._config.node_id
         placed = place not in (MIGRATING, UNASSIGNED)
         unknown = placed and all(d.id != place for d in self._storage.online)
         if self._storage.failed:
@@ -235,19 +235,19 @@ class Making:
             known = self._known_settings[topic] = self._config.log_settings(self._replicas.image, topic)
         return known
 
-    def _topic_of(self, at: TopicPartition) -> Topic | None:
+    def _topic_of(self, at: TopicPartition) -> TopicImage | None:
         """The topic of a partition that this node is still to host."""
         topic = self._replicas.image.topics.get(at[0])
         told = None if topic is None else topic.partitions.get(at[1])
         return topic if told is not None and self._config.node_id in told.replicas else None
 
-    def _directory_for(self, at: TopicPartition, topic: Topic) -> LogDirectory | None:
+    def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
         """Where a partition is to lie; None where its place has failed."""
         told = topic.partitions[at[1]]
         if self._is_out_of_reach(at, told):
             self._replicas.offline.add(at)
             return None
-        place = directory_of(told, self._config.node_id)
+        place = directory_id_of(told, self._config.node_id)
         preferred = self._preferred.get(at)
         if preferred is not None and preferred in self._storage.online:
             return preferred

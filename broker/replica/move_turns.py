@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import TopicPartition
-from ottla.controller.delta import Delta
+from ottla.controller.delta import MetadataDelta
 from ottla.log.partition_log import PartitionLog
 
 NEVER = float("-inf")
@@ -125,7 +125,7 @@ class Turns:
             (members.add if belongs else members.discard)(at)
         heappush(self._waiting, (move.not_before_ms, move.turn, at))
 
-    def asked(self, delta: Delta) -> Iterator[Move]:
+    def asked(self, delta: MetadataDelta) -> Iterator[Move]:
         """Of whom the controller was told where they will lie, among the partitions that have changed."""
         if self._asked:
             for name, topic in delta.topics.items():

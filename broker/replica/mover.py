@@ -23,9 +23,9 @@ from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.replica.throttle import Throttle
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.controller.delta import Delta
-from ottla.controller.directories import directory_of
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.directories import directory_id_of
+from ottla.controller.image import MetadataImage
 from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -79,7 +79,7 @@ class Mover:
         self._turns.add(move)
         self._news.set()
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed: it may say what is waited for."""
         for move in self._turns.asked(delta):
             if self._is_told(move):
@@ -142,7 +142,7 @@ class Mover:
         """Whether the image has the replica where the copy lies."""
         topic = self._replicas.image.topics.get(move.replica.topic)
         told = None if topic is None else topic.partitions.get(move.replica.partition)
-        return told is not None and directory_of(told, self._node_id) == self._storage.of(move.future).id
+        return told is not None and directory_id_of(told, self._node_id) == self._storage.of(move.future).id
 
     async def _step(self, move: Move) -> None:
         """The next thing to be done about a move.

@@ -1,6 +1,6 @@
 """One hosted partition: its log, and what the controller last said of it.
 
-Source: ``Partition.scala`` (apache/kafka 4.3.1).
+Source: ``PartitionRegistration.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.broker.replica.partition import (
     Line,
     State,
 )
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.partition_log import LogAppendInfo, PartitionLog
 from ottla.log.validate import AppendOrigin, ValidatedBatch
 from ottla.log.verification import NO_TXN_CONTEXT, TxnAppendContext
@@ -122,7 +122,7 @@ class Replica:
         self.flushing = False
         """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
-    def follow_image(self, node_id: int, told: Partition, now_ms: int) -> bool:
+    def follow_image(self, node_id: int, told: PartitionRegistration, now_ms: int) -> bool:
         """Take over what the image says; True where this node begins to lead under a new epoch."""
         state, leads = self.state, told.leader == node_id
         self._tell(more=True)
@@ -380,7 +380,7 @@ class Replica:
 
     def _begin_with(self, raw: Buffer, now_ms: int) -> None:
         """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
-        and its start follows (``Partition.appendRecordsToFollowerOrFutureReplica``).
+        and its start follows (``PartitionRegistration.appendRecordsToFollowerOrFutureReplica``).
         """
         first, last = offset_range(raw)
         if first < self.log.log_end_offset <= last:

@@ -1,6 +1,6 @@
 """The partitions this node hosts: which there are, who leads them, and what becomes of those that go.
 
-Source: ``ReplicaManager.scala``, ``Partition.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
+Source: ``ReplicaManager.scala``, ``PartitionRegistration.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.controller.directories import directory_of
-from ottla.controller.image import Image, Partition
+from ottla.controller.directories import directory_id_of
+from ottla.controller.image import MetadataImage, PartitionRegistration
 from ottla.log.directory import LogDirectory
 from ottla.log.listing import contains_partition_files, delete_partition_dir, list_foreign_entries, list_suffixed_dirs
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
@@ -63,7 +63,7 @@ class Replicas:
         """Changes of the ISR that the controller has taken, and those it has not."""
         self.offline: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
-        self.image = Image()
+        self.image = MetadataImage()
         """The metadata the partitions follow; only whoever applies it assigns to it."""
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
@@ -163,7 +163,7 @@ class Replicas:
 
     # ------------------------------------------------------------------ start
 
-    async def load(self, image: Image) -> None:
+    async def load(self, image: MetadataImage) -> None:
         """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
 
         The image is followed once this is done.
@@ -183,7 +183,7 @@ class Replicas:
                 self.lose(self._storage.take_out_at_start(directory, error))
 
     def _load(
-        self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogConfig]
+        self, directory: LogDirectory, image: MetadataImage, settings_of: Callable[[str], LogConfig]
     ) -> Iterator[PartitionLog]:
         directory.remove_clean_shutdown_file()
         for (topic, number), path in directory.partition_dirs().items():
@@ -222,7 +222,7 @@ class Replicas:
         for path in list_foreign_entries(directory.disk, directory.path):
             logger.warning("not a directory in the form of topic-partition: %r (left as it is)", path)
 
-    def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
+    def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: PartitionRegistration) -> PartitionLog:
         from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
 
         return set_one_aside(self._storage, one, other, told, self._config.node_id, self._env.uuid().hex())
@@ -234,10 +234,10 @@ class Replicas:
         at = (log.topic, log.partition)
         self._hosted[at] = Replica(log, topic_id, self._wake, self._flush_due, self._rules)
 
-    def follow(self, at: TopicPartition, told: Partition) -> None:
+    def follow(self, at: TopicPartition, told: PartitionRegistration) -> None:
         """Take over what the image says of a hosted partition, and lead it where it says so."""
         replica, node = self._hosted[at], self._config.node_id
-        actual, place = self._storage.of(replica.log).id, directory_of(told, node)
+        actual, place = self._storage.of(replica.log).id, directory_id_of(told, node)
         future = self.futures.get(at)
         if actual != place and (future is None or self._storage.of(future).id != place):
             self.on_place(replica.topic_id, replica.partition, actual)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from ottla.controller.config_keys import broker_key, topic_key, usable
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.config_keys import broker_key, topic_key, valid_canonical_value
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 
 SAMPLES = 11
 SAMPLE_MS = 1000
@@ -32,16 +32,16 @@ class Throttle:
         """Beginning and bytes of each."""
         self._lists: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
 
-    def bytes_a_second(self, image: Image) -> int | None:
+    def bytes_a_second(self, image: MetadataImage) -> int | None:
         """The rate that is set for this node; None for none."""
         for name in (self._node_id, ""):
             text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
-            rate = None if text is None else usable(broker_key(self._rate_key), text)
+            rate = None if text is None else valid_canonical_value(broker_key(self._rate_key), text)
             if rate is not None:
                 return int(rate)
         return None
 
-    def names(self, image: Image, topic: str, partition: int) -> bool:
+    def names(self, image: MetadataImage, topic: str, partition: int) -> bool:
         """Whether a topic's list names this node's replica of a partition."""
         told = image.config(RESOURCE_TOPIC, topic)
         known = self._lists.get(topic)
@@ -51,7 +51,7 @@ class Throttle:
 
     def _listed(self, text: str) -> frozenset[int] | None:
         """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
-        replicas = usable(topic_key(self._list_key), text) or ""
+        replicas = valid_canonical_value(topic_key(self._list_key), text) or ""
         if "".join(x.strip() for x in replicas.split(",")) == EVERYBODY:
             return None
         pairs = (part.strip().partition(":") for part in replicas.split(","))
@@ -63,7 +63,7 @@ class Throttle:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += size_bytes
 
-    def is_over(self, image: Image, now_ms: float) -> bool:
+    def is_over(self, image: MetadataImage, now_ms: float) -> bool:
         """Whether more went by in the last seconds than the rate allows (R341)."""
         rate = self.bytes_a_second(image)
         if rate is None:

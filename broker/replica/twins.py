@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.replica.storage import Storage
-from ottla.controller.directories import directory_of
-from ottla.controller.image import Partition
+from ottla.controller.directories import directory_id_of
+from ottla.controller.image import PartitionRegistration
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.names import STRAY_DIR_SUFFIX
 from ottla.log.partition_log import PartitionLog
@@ -20,7 +20,7 @@ logger = logging.getLogger("ottla.replicas")
 
 
 def set_one_aside(
-    storage: Storage, one: PartitionLog, other: PartitionLog, told: Partition, node_id: int, tag: str
+    storage: Storage, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
 ) -> PartitionLog:
     """Set the older of two logs aside, under a name with ``tag`` in it, and give it.
 
@@ -31,7 +31,7 @@ def set_one_aside(
         CorruptFile: nobody else has a copy, and the controller knows of neither: somebody has to say which it is.
         OSError: the disk failed.
     """
-    place = directory_of(told, node_id)
+    place = directory_id_of(told, node_id)
     if len(told.replicas) == 1 and all(storage.of(log).id != place for log in (one, other)):
         raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
     older = min(

@@ -18,8 +18,8 @@ from ottla.broker.replica.promotion import Found, found
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Storage
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.controller.directories import directory_of
-from ottla.controller.image import Image
+from ottla.controller.directories import directory_id_of
+from ottla.controller.image import MetadataImage
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
 from ottla.log.futures import list_future_dirs, log_recency, rename_to_current
@@ -46,7 +46,7 @@ class Left(NamedTuple):
     """Whether no other replica is in sync, so that perhaps none has all that was acknowledged here."""
 
 
-async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Storage, image: Image) -> None:
+async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Storage, image: MetadataImage) -> None:
     """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
 
     Raises:
@@ -79,12 +79,12 @@ def _or_lose(replicas: Replicas, storage: Storage, directory: LogDirectory) -> I
         replicas.lose(storage.take_out_at_start(directory, error))
 
 
-def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, node_id: int) -> Left:
+def _look(at: TopicPartition, path: str, directory: LogDirectory, image: MetadataImage, node_id: int) -> Left:
     topic = image.topics.get(at[0])
     told = None if topic is None else topic.partitions.get(at[1])
     if topic is None or told is None or node_id not in told.replicas:
         return Left(at, directory, path, None, told=False)
-    placed = directory_of(told, node_id) == directory.id
+    placed = directory_id_of(told, node_id) == directory.id
     return Left(at, directory, path, topic.id, told=placed, alone=set(told.isr) <= {node_id})
 
 

@@ -14,7 +14,7 @@ import trio
 
 from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits
 from ottla.broker.config import NodeConfig
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.world.env import FOREVER_S, Accepted, Env
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Admission:
             for connection in listener.connections:
                 self._quotas.adopt(name, connection.host)
 
-    def publish(self, image: Image) -> None:
+    def publish(self, image: MetadataImage) -> None:
         """Settings or quotas have changed."""
         try:
             self._quotas.limits = Limits.of(self._config, image, self._listeners)

@@ -17,7 +17,7 @@ from ottla.broker.server.asked import NAMING, partitions_of
 from ottla.broker.server.observer import Observer
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource, operations_of
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.budget import DecodeBudget
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.mutations import Changes
     from ottla.broker.server.complaints import Complaints
     from ottla.broker.services import Services
-    from ottla.controller.image import Image
+    from ottla.controller.image import MetadataImage
 
 MAKING_PATIENCE_S = 5.0
 LARGE_BYTES = 16 * 1024
@@ -166,7 +166,7 @@ class Context:
     """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed metadata."""
         return self.services.metadata.image
 
@@ -175,7 +175,9 @@ class Context:
         """Whether there is an authorizer to be asked."""
         return self.services.authorizer is not None
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME, *, is_look: bool = False) -> bool:
+    def may(
+        self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
+    ) -> bool:
         """Whether who asks may do something to what has this name; everybody may where there is no authorizer.
 
         ``is_look``: nobody asked for just this, and a refusal only leaves it out.
@@ -193,7 +195,7 @@ class Context:
             audit.decided(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
         return said
 
-    def may_any(self, operation: Operation, resource: Resource) -> bool:
+    def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether there is anything of a kind to which who asks may do this."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
@@ -203,10 +205,14 @@ class Context:
         quotas = self.services.metering.quotas
         return None if quotas is None else quotas.changes(self.peer, self.client_id, self.key, self.version)
 
-    def authorized(self, resource: Resource, name: str = CLUSTER_NAME) -> int:
+    def authorized(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
         """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
         authorizer = self.services.authorizer
-        return operations_of(resource) if authorizer is None else authorizer.operations(self.peer, resource, name)
+        return (
+            supported_operation_bits(resource)
+            if authorizer is None
+            else authorizer.operations(self.peer, resource, name)
+        )
 
 
 def is_large(key: ApiKey, size_bytes: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.addresses import DEFAULT_LISTENER, Address, parse_listener
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.world.env import Env, Listener
 from ottla.world.hosts import host_port
 
@@ -64,7 +64,7 @@ class Listening:
             _, host, port = parse_listener(address)
             self.metrics = await self.listen(host, port, METRICS)
 
-    async def for_controllers(self, kept: Sequence[Endpoint] = ()) -> None:
+    async def for_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
         """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
 
         Raises:

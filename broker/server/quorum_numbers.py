@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from ottla.broker.turn import Steps
-from ottla.controller.image import NO_LEADER, Image
-from ottla.controller.raft.events import NOBODY
-from ottla.controller.raft.states import Candidate, Leader
+from ottla.controller.image import NO_LEADER, MetadataImage
+from ottla.controller.raft.events import NO_NODE_ID
+from ottla.controller.raft.states import CandidateState, RaftLeaderState
 
 STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 PAUSE_EVERY = 100
@@ -26,7 +26,7 @@ class Decides(Protocol):
     """The controller in this process: `ottla.controller.driver.Controller`."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest committed image."""
 
     @property
@@ -41,25 +41,25 @@ class Decides(Protocol):
 def state_of(raft: Any) -> str:
     """One of `STATES`: who follows and has no vote is an observer."""
     name = type(raft.state).__name__.lower()
-    return "observer" if name in ("follower", "unattached") and not raft.voters.has(raft.me) else name
+    return "observer" if name in ("follower", "unattached") and not raft.voters.has(raft.local_replica) else name
 
 
 def quorum(controller: Decides) -> Iterator[Row]:
     """What each node knows of the quorum."""
     raft, name = controller.raft, "kafka_server_raft_metrics"
     state = raft.state
-    if isinstance(state, Leader | Candidate):
-        voted = raft.me.id
+    if isinstance(state, RaftLeaderState | CandidateState):
+        voted = raft.local_replica.id
     else:
-        voted = NOBODY if raft.hard.voted is None else raft.hard.voted.id
+        voted = NO_NODE_ID if raft.hard.voted_key is None else raft.hard.voted_key.id
     voters = raft.voters.current
-    observers = [x for x in state.ends if x not in voters] if isinstance(state, Leader) else []
+    observers = [x for x in state.replicas if x not in voters] if isinstance(state, RaftLeaderState) else []
     yield f"{name}_current_leader", "Who leads the quorum; -1 where that is not known.", raft.leader_id
     yield f"{name}_current_vote", "Whom this node gave its vote; -1 for nobody.", voted
     yield f"{name}_current_epoch", "The quorum's epoch.", raft.epoch
     yield f"{name}_high_watermark", "Up to where the metadata is committed; -1 where not known.", raft.high_watermark
-    yield f"{name}_log_end_offset", "End of the metadata log here.", raft.chain.end
-    yield f"{name}_log_end_epoch", "Epoch of its last record.", raft.chain.last_epoch
+    yield f"{name}_log_end_offset", "End of the metadata log here.", raft.log_summary.end
+    yield f"{name}_log_end_epoch", "Epoch of its last record.", raft.log_summary.last_epoch
     yield f"{name}_number_of_voters", "Controllers that vote.", len(voters)
     yield f"{name}_number_of_observers", "Others that fetch the metadata log, as its leader knows.", len(observers)
     uncommitted = raft.voters.offset >= max(raft.high_watermark, 0)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ottla.broker.server.session import STEP, FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -39,7 +39,7 @@ MOST_REMEMBERED = 500_000
 class Asks(Protocol):
     """Who fetches."""
 
-    def may(self, operation: Operation, resource: Resource) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether it may do something to the cluster."""
 
 
@@ -278,7 +278,7 @@ class Sessions:
 
 
 def _may_follow(asks: Asks) -> bool:
-    return asks.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    return asks.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
 
 def _named(request: FetchRequest, *, uses_ids: bool) -> Steps[dict[Key, FetchPartition]]:

@@ -23,8 +23,8 @@ from ottla.broker.share import records as sr
 from ottla.broker.share.machine import ShareSettings, ShareStateMachine, TopicsGone
 from ottla.broker.share.records import ShareRecord
 from ottla.broker.share.state import SharePartitionKey
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
 from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
@@ -48,7 +48,7 @@ class ShareCoordinator:
         config: NodeConfig,
         timers: Timers,
         fail: Fail,
-        image: Callable[[], Image],
+        image: Callable[[], MetadataImage],
         storage: Storage,
     ) -> None:
         self._env = env
@@ -88,9 +88,9 @@ class ShareCoordinator:
         """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
         return self._runtime.ask(self.partition_for(at), event_of)
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image: nothing is remembered of a topic that is gone."""
-        gone = frozenset(topic.id for topic in delta.removed())
+        gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
             self._runtime.tell(TopicsGone(gone))
 

@@ -14,9 +14,9 @@ from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, group_bounds, usable
+from ottla.controller.config_keys import GROUP_KEYS, group_bounds, valid_canonical_value
 from ottla.controller.durations import by_duration_ms
-from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.controller.image import RESOURCE_GROUP, MetadataImage
 from ottla.log.by_time import find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
@@ -27,16 +27,16 @@ class ShareGroupRules:
 
     MOST_KEPT = 1000
 
-    def __init__(self, env: Env, config: NodeConfig, image: Callable[[], Image]) -> None:
+    def __init__(self, env: Env, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._env = env
         self._config = config
         self._image = image
         self._limits: dict[str, Limits] = {}
-        self._limits_of: Image | None = None
+        self._limits_of: MetadataImage | None = None
 
     def _text(self, group_id: str, name: str) -> str:
         own = self._image().config(RESOURCE_GROUP, group_id).get(name)
-        text = None if own is None else usable(GROUP_KEYS[name], own)
+        text = None if own is None else valid_canonical_value(GROUP_KEYS[name], own)
         if text is not None:
             return text
         if own is not None:

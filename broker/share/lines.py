@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from ottla.broker.coordinator.patience import while_there
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
 from ottla.peers.client import Disconnected, Standing
 from ottla.wire.schema import Message
@@ -33,7 +33,7 @@ class Around(Protocol):
     def node_id(self) -> int:
         """Whose coordinator is in this process."""
 
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         """The newest metadata."""
 
     def address(self, broker_id: int) -> tuple[str, int] | None:

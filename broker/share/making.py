@@ -14,7 +14,7 @@ from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.shares import Shares
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
 from ottla.world.env import Env
 
@@ -34,11 +34,11 @@ class _Around:
     def node_id(self) -> int:
         return self._services.config.node_id
 
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         return self._services.replicas.image
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        return self.image().live_address(broker_id, self._listener)
+        return self.image().unfenced_broker_address(broker_id, self._listener)
 
     def access(self) -> Access:
         return between_brokers(self._services.config)

@@ -26,7 +26,7 @@ from ottla.broker.share.several import AT_ONCE, for_each
 from ottla.broker.share.shared import Ground, Shared
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import BESIDE_MS, Steps, Turn
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
 
@@ -118,7 +118,7 @@ class Shares:
 
     def exists(self, place: Place) -> bool:
         """Whether the cluster has such a partition."""
-        image: Image = self._replicas.image
+        image: MetadataImage = self._replicas.image
         topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
         return topic is not None and place.partition in topic.partitions
 

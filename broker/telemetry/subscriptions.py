@@ -21,7 +21,7 @@ import re2
 from ottla.broker.dynamic_config import log_unusable
 from ottla.broker.groups.java_map import JavaMap
 from ottla.broker.groups.java_order import id_hash, text_hash
-from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.controller.java_values import parse_integer, trim
 from ottla.wire.crc import crc32c
 
@@ -88,7 +88,7 @@ def _interval_ms(name: str, text: str | None) -> int:
         return DEFAULT_INTERVAL_MS
 
 
-def subscriptions_in(image: Image) -> list[Subscription]:
+def subscriptions_in(image: MetadataImage) -> list[Subscription]:
     """Those the cluster has."""
     out = []
     for kind, name in image.configs:

@@ -10,8 +10,8 @@ from ottla.broker.telemetry.instances import RESERVED, Connected, Instance, Inst
 from ottla.broker.telemetry.pushed import Pushed
 from ottla.broker.telemetry.subscriptions import Who, subscriptions_in
 from ottla.broker.turn import Steps
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.wire.compression import CompressionType, decompress
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
@@ -27,7 +27,7 @@ class Telemetry:
         self._instances = Instances()
         self.pushed = Pushed() if is_shown else None
 
-    def publish(self, image: Image, delta: Delta) -> None:
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Subscriptions may have changed."""
         if any(kind == RESOURCE_CLIENT_METRICS for kind, _ in delta.configs):
             self._instances.subscribe(subscriptions_in(image))

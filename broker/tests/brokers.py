@@ -34,9 +34,9 @@ from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import VirtualEnv, awaited
 from ottla.broker.turn import Turn
 from ottla.broker.unpacking import Unpackings
-from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.image import Image, Partition, Topic, changed
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
 from ottla.controller.isr import alter_partition
 from ottla.log.directory import MetaProperties
 from ottla.wire import records as r
@@ -175,7 +175,7 @@ class Broker:
         with self.life:
             image = self.brokers.image
             await self.replicas.load(image)
-            self.applier.publish(image, Delta.everything(image))
+            self.applier.publish(image, MetadataDelta.from_empty(image))
             async with trio.open_nursery() as nursery:
                 for task in (
                     self.applier.run,
@@ -240,7 +240,7 @@ class Brokers:
 
     def __init__(self, count: int = 3, **settings: str) -> None:
         self.all = {number: Broker(self, number, **settings) for number in range(1, count + 1)}
-        self.image = Image(features={"metadata.version": 30})
+        self.image = MetadataImage(features={"metadata.version": 30})
         self.nursery: Any = None
         self.seen: list[tuple[int, int, ApiKey, int]] = []
         self.cut: set[int] = set()
@@ -254,7 +254,7 @@ class Brokers:
     def is_cut(self, here: Broker, there: Broker) -> bool:
         return here.id in self.cut
 
-    def partition(self) -> Partition:
+    def partition(self) -> PartitionRegistration:
         return self.image.topics["t"].partitions[0]
 
     @property
@@ -272,24 +272,26 @@ class Brokers:
             )
             for b in self.all.values()
         }
-        self._publish(replace(self.image, offset=self.image.offset + 1, brokers=known), Delta(brokers=frozenset(known)))
+        self._publish(
+            replace(self.image, offset=self.image.offset + 1, brokers=known), MetadataDelta(brokers=frozenset(known))
+        )
 
     def say(self, **told: Any) -> None:
         """The partition is so now: leader epoch and partition epoch go up by themselves."""
         before = self.image.topics.get("t")
         if before is None:
             members = tuple(self.all)
-            base = Partition(members, members, 1, 0, 0, (UNASSIGNED,) * len(members))
+            base = PartitionRegistration(members, members, 1, 0, 0, (UNASSIGNED,) * len(members))
         else:
             base = before.partitions[0]
             base = replace(base, partition_epoch=base.partition_epoch + 1)
         if told.get("leader", base.leader) != base.leader:
             told.setdefault("leader_epoch", base.leader_epoch + 1)
-        topic = Topic("t", TOPIC_ID, {0: replace(base, **told)})
+        topic = TopicImage("t", TOPIC_ID, {0: replace(base, **told)})
         image = replace(self.image, offset=self.image.offset + 1, topics={"t": topic}, topic_names={TOPIC_ID: "t"})
-        self._publish(image, Delta({"t": TopicDelta(before, topic, frozenset({0}))}))
+        self._publish(image, MetadataDelta({"t": TopicDelta(before, topic, frozenset({0}))}))
 
-    def _publish(self, image: Image, delta: Delta) -> None:
+    def _publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.image = image
         for broker in self.all.values():
             if broker.is_up and broker.id not in self.cut:
@@ -304,7 +306,7 @@ class Brokers:
             return SimpleNamespace(error_code=code, topics=[])
         decision = done(alter_partition(self.image, request, version, {}))
         for record in decision.records:
-            now = changed(self.partition(), record)
+            now = merge_partition_change(self.partition(), record)
             self.say(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)
         return decision.response
 

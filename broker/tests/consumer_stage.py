@@ -12,11 +12,11 @@ from ottla.broker.groups.settings import Bounded, ConsumerSettings
 from ottla.broker.groups.state import Call
 from ottla.broker.tests.test_classic_groups import Stage
 from ottla.broker.tests.world import topic_id_of
-from ottla.controller.image import RESOURCE_GROUP, Image, Partition, Topic
+from ottla.controller.image import RESOURCE_GROUP, MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import consumer_group_records as cr
 
-LED = Partition((1,), (1,), 1, 1, 1)
+LED = PartitionRegistration((1,), (1,), 1, 1, 1)
 TOLD = {
     cr.ConsumerGroupMetadataKey: "3",
     cr.ConsumerGroupPartitionMetadataKey: "4",
@@ -28,12 +28,16 @@ TOLD = {
 }
 
 
-def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> Image:
+def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> MetadataImage:
     """Topics with so many partitions; settings of the group "g", with _ for a dot."""
-    made = {name: Topic(name, topic_id_of(name), dict.fromkeys(range(count), LED)) for name, count in topics.items()}
+    made = {
+        name: TopicImage(name, topic_id_of(name), dict.fromkeys(range(count), LED)) for name, count in topics.items()
+    }
     own = {name.replace("_", "."): value for name, value in settings.items()}
     configs = {(RESOURCE_GROUP, "g"): own}
-    return Image(offset, topics=made, topic_names={topic.id: name for name, topic in made.items()}, configs=configs)
+    return MetadataImage(
+        offset, topics=made, topic_names={topic.id: name for name, topic in made.items()}, configs=configs
+    )
 
 
 def plain(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:

@@ -17,9 +17,9 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
 from ottla.broker.tests.world import NOW_MS, VirtualEnv
-from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.directory import MetaProperties
 from ottla.world.env import Lane
 
@@ -47,12 +47,12 @@ class SlowEnv(VirtualEnv):
             self.is_beside = False
 
 
-def topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> Topic:
+def topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
     """A topic whose partitions this node leads, alone."""
     state: dict[str, Any] = {"replicas": (ME,), "isr": (ME,), "leader": ME, "leader_epoch": 0, "partition_epoch": 0}
     state.update(told)
-    partition = Partition(directories=(UNASSIGNED,) * len(state["replicas"]), **state)
-    return Topic(name, topic_id or name.encode().ljust(16, b"-"), dict.fromkeys(range(count), partition))
+    partition = PartitionRegistration(directories=(UNASSIGNED,) * len(state["replicas"]), **state)
+    return TopicImage(name, topic_id or name.encode().ljust(16, b"-"), dict.fromkeys(range(count), partition))
 
 
 class Ground:
@@ -83,23 +83,25 @@ class Ground:
         self.replicas.on_doomed.append(self.doomed.append)
         self.led: list[tuple[str, int]] = []
         self.replicas.on_leader.append(lambda r: self.led.append((r.topic, r.partition)))
-        self.image = Image()
+        self.image = MetadataImage()
 
     def _end(self) -> None:
         self.ended += 1
 
-    def say(self, *topics: Topic, gone: tuple[str, ...] = (), **more: Any) -> None:
+    def say(self, *topics: TopicImage, gone: tuple[str, ...] = (), **more: Any) -> None:
         """The controller commits topics as they are now, and others' end."""
         now = {name: t for name, t in self.image.topics.items() if name not in gone}
         now.update((t.name, t) for t in topics)
-        image = Image(self.image.offset + 1, topics=now, topic_names={t.id: t.name for t in now.values()}, **more)
+        image = MetadataImage(
+            self.image.offset + 1, topics=now, topic_names={t.id: t.name for t in now.values()}, **more
+        )
         old = self.image.topics
         touched = {
             name: TopicDelta(old.get(name), now.get(name), frozenset(now[name].partitions if name in now else ()))
             for name in [t.name for t in topics] + list(gone)
         }
         self.image = image
-        self.applier.publish(image, Delta(touched, configs=frozenset(more.get("configs", ()))))
+        self.applier.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
 
     def play(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
         """Run a story beside the node's own tasks."""
@@ -148,6 +150,6 @@ class Ground:
         self.env.disk.fault = None
 
 
-def told(ground: Ground, name: str, number: int) -> Partition:
+def told(ground: Ground, name: str, number: int) -> PartitionRegistration:
     """What the image says of a partition."""
     return ground.image.topics[name].partitions[number]

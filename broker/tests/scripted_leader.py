@@ -12,7 +12,7 @@ from ottla.broker.replica.following import Limits
 from ottla.broker.replica.leader_line import World
 from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.world import Stage, topic_id_of, virtually
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.wire.messages import fetch as f
@@ -93,7 +93,7 @@ class Scripted(Stage):
 
     def follow(self, *numbers: int, epoch: int = 3) -> None:
         for number in numbers or (0,):
-            self.replica(number).follow_image(1, Partition((1, 2), (2,), 2, epoch, 0), 0)
+            self.replica(number).follow_image(1, PartitionRegistration((1, 2), (2,), 2, epoch, 0), 0)
             self.fetcher.follow(self.replica(number), epoch)
 
     # ------------------------------------------------------------------ the leader

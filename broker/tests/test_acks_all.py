@@ -13,7 +13,7 @@ import trio
 from ottla.broker.handlers import delete_records, produce
 from ottla.broker.tests.test_produce import NEWEST, request, row_of
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
@@ -79,7 +79,7 @@ def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
 
 
 def leader_becomes_another(replica: Any) -> None:
-    replica.follow_image(1, Partition((1, 2), (1, 2), 2, 4, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 2, 4, 1), NOW_MS)
 
 
 async def new_leader_has_it_committed(replica: Any) -> None:
@@ -113,7 +113,7 @@ async def new_leader_has_others_there(replica: Any) -> None:
 
 async def nobody_leads(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, Partition((1, 2), (1,), -1, 4, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1, 2), (1,), -1, 4, 1), NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_i
 
 async def leader_is_elected_again(replica: Any) -> None:
     await trio.sleep(0.2)
-    told = Partition((1, 2), (1, 2), 2, 4, 1)
+    told = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
     replica.follow_image(1, told, NOW_MS)
     replica.follow_image(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
     replica.state.fetched(2, -1, 3, 0, 3, 0)
@@ -143,7 +143,7 @@ async def leader_is_elected_again(replica: Any) -> None:
 
 async def leader_stays_under_another_epoch(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, Partition((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
     await follower_fetches(replica)
 
 
@@ -151,13 +151,13 @@ async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None
     """The member has said in the epoch before that it has everything."""
     await trio.sleep(0.2)
     replica.state.fetched(2, -1, 3, 0, 3, NOW_MS)
-    replica.follow_image(1, Partition((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
     replica.count_what_was_found(NOW_MS)
 
 
 async def leader_is_alone_under_another_epoch(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, Partition((1,), (1,), 1, 4, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1,), (1,), 1, 4, 1), NOW_MS)
     replica.count_what_was_found(NOW_MS)
 
 
@@ -165,7 +165,7 @@ async def minimum_rises(replica: Any) -> None:
     replica.state.fetched(2, -1, 3, 0, 3, 0)
     replica.flushed(3, 0)
     replica.log.update_config(LogConfig(min_insync_replicas=2))
-    replica.follow_image(1, Partition((1, 2), (1,), 1, 3, 1), NOW_MS)
+    replica.follow_image(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
 
 
 def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: Stage) -> None:

@@ -7,8 +7,8 @@ import pytest
 from ottla.broker.addresses import Address, BadConfig, bootstrap_of, parse_listener, parse_voter, refusals
 from ottla.broker.config import NodeConfig
 from ottla.broker.start_checks import check_values
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
-from ottla.controller.raft.node import Timeouts
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.node import QuorumTimeouts
 
 
 def values_of(text: str) -> dict[str, str]:
@@ -59,9 +59,9 @@ controller.quorum.fetch.max.bytes=5000
 controller.quorum.auto.join.enable=true
 """
 VOTERS = (
-    (1, Endpoint("CONTROLLER", "one", 9093)),
-    (2, Endpoint("CONTROLLER", "two", 9093)),
-    (3, Endpoint("CONTROLLER", "three", 9093)),
+    (1, ListenerEndpoint("CONTROLLER", "one", 9093)),
+    (2, ListenerEndpoint("CONTROLLER", "two", 9093)),
+    (3, ListenerEndpoint("CONTROLLER", "three", 9093)),
 )
 
 
@@ -85,7 +85,7 @@ def test_three_combined_nodes_with_fixed_voters() -> None:
 def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_for_controllers() -> None:
     controller = NodeConfig(values_of(CONTROLLER_ONLY), node_id=1)
     assert controller.client_listeners == []
-    assert controller.quorum(9093).endpoints == (Endpoint("CONTROLLER", "one", 9093),)
+    assert controller.quorum(9093).endpoints == (ListenerEndpoint("CONTROLLER", "one", 9093),)
     broker = NodeConfig(values_of(BROKER_ONLY), node_id=4, host="")
     assert broker.controller_listeners == []
     assert broker.quorum() == QuorumConfig("CONTROLLER", (), VOTERS)
@@ -98,8 +98,8 @@ def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_
 def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> None:
     quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum(9093)
     assert quorum.static_voters == ()
-    assert quorum.bootstrap == (("one", 9093), ("two", 9093), ("three", 9093))
-    assert quorum.timeouts == Timeouts(300, 700, 1000, 20, request_ms=900, fetch_bytes=5000)
+    assert quorum.bootstrap_servers == (("one", 9093), ("two", 9093), ("three", 9093))
+    assert quorum.timeouts == QuorumTimeouts(300, 700, 1000, 20, request_ms=900, fetch_bytes=5000)
     assert quorum.auto_join
 
 
@@ -111,7 +111,10 @@ def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_name
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,P:PLAINTEXT",
     }
     config = NodeConfig(values, host="", host_name="machine")
-    assert config.quorum(40, 1).endpoints == (Endpoint("B", "machine", 40), Endpoint("A", "a.example", 11))
+    assert config.quorum(40, 1).endpoints == (
+        ListenerEndpoint("B", "machine", 40),
+        ListenerEndpoint("A", "a.example", 11),
+    )
 
 
 def test_what_is_told_to_others_is_never_every_address_or_any_port() -> None:

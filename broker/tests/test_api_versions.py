@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers.api_versions import MOST_CHARS, handle
 from ottla.broker.server.dispatch import ROUTES
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -31,7 +31,7 @@ def test_312_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: st
     """It is looked at before anybody logged in: one of a megabyte would hold up everybody else."""
     peer = SimpleNamespace(software_name="unknown", software_version="unknown")
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=NodeConfig())
-    context: Any = SimpleNamespace(version=3, peer=peer, image=Image(), apis={}, services=services)
+    context: Any = SimpleNamespace(version=3, peer=peer, image=MetadataImage(), apis={}, services=services)
     answer: Any = handle(context, ApiVersionsRequest(name, "1"))
     assert answer.error_code == (0 if is_fine else ErrorCode.INVALID_REQUEST)
     assert peer.software_name == (name if is_fine else "unknown")
@@ -41,7 +41,9 @@ def test_312_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: st
 def test_clients_are_told_to_push_their_metrics_only_where_there_is_a_metrics_page(listener: str | None) -> None:
     config = NodeConfig({} if listener is None else {"ottla.metrics.listener": listener})
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=config)
-    context: Any = SimpleNamespace(version=4, peer=SimpleNamespace(), image=Image(), apis=ROUTES, services=services)
+    context: Any = SimpleNamespace(
+        version=4, peer=SimpleNamespace(), image=MetadataImage(), apis=ROUTES, services=services
+    )
     answer: Any = handle(context, ApiVersionsRequest("a", "1"))
     told = {row.api_key for row in answer.api_keys}
     assert set(ROUTES) - told == (set() if listener else {71, 72})

@@ -9,8 +9,8 @@ import trio
 
 from ottla.broker.metadata.directories import RETRY_S, Directories, assignment
 from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
@@ -176,7 +176,7 @@ def test_a_large_publication_lets_others_run_in_between() -> None:
 def test_an_error_while_applying_ends_the_node() -> None:
     ground = Ground()
 
-    def broken(image: Image, delta: Delta) -> None:
+    def broken(image: MetadataImage, delta: MetadataDelta) -> None:
         raise ValueError("a bug")
 
     ground.applier.followers.append(broken)
@@ -213,7 +213,7 @@ class Controller:
 
 def registered(ground: Ground) -> None:
     record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
-    ground.cache.image = Image(brokers={ME: record})
+    ground.cache.image = MetadataImage(brokers={ME: record})
 
 
 @pytest.mark.parametrize("refuses", [0, 2])

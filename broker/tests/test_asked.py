@@ -14,7 +14,7 @@ from ottla.broker.server.dispatch import MAKING_PATIENCE_S, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Stage, frame, in_virtual_time
 from ottla.broker.turn import Turn
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import parse_request
 from ottla.wire.messages import delete_records as dr
@@ -27,9 +27,9 @@ from ottla.wire.messages import produce as p
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 ID = b"i" * 16
-T = Topic("t", ID, dict.fromkeys(range(3), Partition((1,), (1,), 1, 0, 0)))
-OFFSETS = Topic("__consumer_offsets", b"o" * 16, {0: Partition((1,), (1,), 1, 0, 0)})
-IMAGE = Image(topics={"t": T, OFFSETS.name: OFFSETS}, topic_names={ID: "t"})
+T = TopicImage("t", ID, dict.fromkeys(range(3), PartitionRegistration((1,), (1,), 1, 0, 0)))
+OFFSETS = TopicImage("__consumer_offsets", b"o" * 16, {0: PartitionRegistration((1,), (1,), 1, 0, 0)})
+IMAGE = MetadataImage(topics={"t": T, OFFSETS.name: OFFSETS}, topic_names={ID: "t"})
 
 
 class Making:

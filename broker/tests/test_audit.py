@@ -17,11 +17,11 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Line, in_virtual_time
 from ottla.broker.tests.line import Stage as LineStage
 from ottla.broker.tests.test_guarded import SETTINGS, login
-from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
+from ottla.controller.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.config_keys import AUDIT_LOG, broker_key, check_value
 from ottla.wire.apis import ApiKey
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Clock:
 class Stage:
     """An authorizer with rules, who asks, and what was written."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, level: int, *acls: Acl, is_open: bool = False) -> None:
+    def __init__(self, caplog: pytest.LogCaptureFixture, level: int, *acls: StandardAcl, is_open: bool = False) -> None:
         self.caplog, self.clock = caplog, Clock()
         caplog.set_level(level, "ottla.audit")
         self.audit = Audit(self.clock, level)  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ class Stage:
         for number, acl in enumerate(acls):
             self.authorizer._rules.take(number.to_bytes(16, "big"), acl)
 
-    def ask(self, key: ApiKey, operation: Operation, resource: Resource, name: str, **more: Any) -> bool:
+    def ask(self, key: ApiKey, operation: AclOperation, resource: ResourceType, name: str, **more: Any) -> bool:
         peer = Peer(more.pop("host", "10.0.0.7"), ("here", 9092))
         peer.principal = more.pop("who", "User:bob")
         services: Any = SimpleNamespace(authorizer=self.authorizer, audit=self.audit)
@@ -55,12 +55,15 @@ class Stage:
         return [(x.levelname, x.getMessage()) for x in self.caplog.records if x.name == "ottla.audit"]
 
 
-def acl(permission: Permission, operation: Operation, who: str = "User:bob", **more: Any) -> Acl:
-    fields = {"resource": R.TOPIC, "name": "events", "pattern": Pattern.LITERAL, "host": "*", **more}
-    return Acl(principal=who, operation=operation, permission=permission, **fields)
+def acl(permission: AclPermissionType, operation: AclOperation, who: str = "User:bob", **more: Any) -> StandardAcl:
+    fields = {"resource": R.TOPIC, "name": "events", "pattern": PatternType.LITERAL, "host": "*", **more}
+    return StandardAcl(principal=who, operation=operation, permission=permission, **fields)
 
 
-ALLOW, DENY = acl(Permission.ALLOW, O.READ), acl(Permission.DENY, O.READ, pattern=Pattern.PREFIXED, name="ev")
+ALLOW, DENY = (
+    acl(AclPermissionType.ALLOW, O.READ),
+    acl(AclPermissionType.DENY, O.READ, pattern=PatternType.PREFIXED, name="ev"),
+)
 HEAD = "Principal = User:bob is {} operation = {} from host = 10.0.0.7 on resource = Topic:LITERAL:events "
 TAIL = "for request = Fetch with resourceRefCount = 1 based on rule "
 RULE = (
@@ -76,12 +79,12 @@ RULE = (
         ([ALLOW, DENY], False, "Denied", RULE.format("ev", "PREFIXED", "DENY")),
         ([], False, "Denied", "DefaultDeny"),
         ([], True, "Allowed", "DefaultAllow"),
-        ([acl(Permission.ALLOW, O.READ, "User:carol")], True, "Denied", "DefaultDeny"),
-        ([acl(Permission.ALLOW, O.WRITE)], False, "Denied", "DefaultDeny"),
+        ([acl(AclPermissionType.ALLOW, O.READ, "User:carol")], True, "Denied", "DefaultDeny"),
+        ([acl(AclPermissionType.ALLOW, O.WRITE)], False, "Denied", "DefaultDeny"),
     ],
 )
 def test_a_decision_reads_as_in_kafkas_audit_log(
-    caplog: pytest.LogCaptureFixture, acls: list[Acl], is_open: bool, said: str, rule: str
+    caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
 ) -> None:
     stage = Stage(caplog, logging.DEBUG, *acls, is_open=is_open)
     assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events") == (said == "Allowed")
@@ -97,7 +100,7 @@ def test_what_a_rule_implies_is_told_by_that_rule(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.DEBUG, acl(Permission.DENY, O.ALL, "User:*"))
+    stage = Stage(caplog, logging.DEBUG, acl(AclPermissionType.DENY, O.ALL, "User:*"))
     assert stage.ask(ApiKey.CREATE_TOPICS, O.CREATE, R.CLUSTER, "kafka-cluster", who="User:admin")
     ((_, line),) = stage.lines
     assert line.startswith("Principal = User:admin is Allowed operation = CREATE ")
@@ -128,7 +131,12 @@ def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> Non
     ],
 )
 def test_a_look_that_leaves_something_out_refuses_nobody_anything(
-    caplog: pytest.LogCaptureFixture, key: ApiKey, operation: Operation, resource: Resource, more: Any, count: int
+    caplog: pytest.LogCaptureFixture,
+    key: ApiKey,
+    operation: AclOperation,
+    resource: ResourceType,
+    more: Any,
+    count: int,
 ) -> None:
     stage = Stage(caplog, logging.DEBUG)
     assert not stage.ask(key, operation, resource, "x", **more)
@@ -189,7 +197,7 @@ def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptu
 
 def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
     name = "a\nb" + "x" * 900
-    stage = Stage(caplog, logging.INFO, acl(Permission.DENY, O.READ, name=name))
+    stage = Stage(caplog, logging.INFO, acl(AclPermissionType.DENY, O.READ, name=name))
     stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, name)
     ((_, told),) = stage.lines
     assert "resourceName=a\\nbxxx" in told

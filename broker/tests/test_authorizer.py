@@ -14,33 +14,43 @@ from ottla.broker.auth.rules import Rules
 from ottla.broker.server.dispatch import Context
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
-from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource, operations_of, rule_of
-from ottla.controller.delta import Delta
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image, records_of
+from ottla.controller.acl import (
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    StandardAcl,
+    acl_from_record,
+    supported_operation_bits,
+)
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage, image_records
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 ALICE, BOB = "User:alice", "User:bob"
 T = R.TOPIC
 
 
 def acl(
     name: str = "t",
-    operation: Operation = O.READ,
+    operation: AclOperation = O.READ,
     *,
     deny: bool = False,
     prefix: bool = False,
     who: str = ALICE,
     host: str = "*",
-    kind: Resource = T,
-) -> Acl:
-    pattern = Pattern.PREFIXED if prefix else Pattern.LITERAL
-    return Acl(kind, name, pattern, who, host, operation, Permission.DENY if deny else Permission.ALLOW)
+    kind: ResourceType = T,
+) -> StandardAcl:
+    pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
+    return StandardAcl(
+        kind, name, pattern, who, host, operation, AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+    )
 
 
-def record(number: int, rule: Acl) -> m.AccessControlEntryRecord:
+def record(number: int, rule: StandardAcl) -> m.AccessControlEntryRecord:
     ints = [int(x) if isinstance(x, int) else x for x in rule]
     return m.AccessControlEntryRecord(number.to_bytes(16, "big"), *ints)
 
@@ -50,10 +60,10 @@ class Asker:
         self.principal, self.host = principal, host
 
 
-def holding(*rules: Acl, **how: Any) -> Authorizer:
-    draft = Draft(Image())
+def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
+    draft = ImageBuilder(MetadataImage())
     for number, rule in enumerate(rules):
-        draft.take(record(number, rule))
+        draft.replay(record(number, rule))
     image = draft.image(1, 1)
     out = Authorizer(**how)
     out.publish(image, draft.delta(image))
@@ -97,7 +107,7 @@ def holding(*rules: Acl, **how: Any) -> Authorizer:
         ([acl(operation=O.DESCRIBE), acl(deny=True)], O.DESCRIBE, "t", True),
     ],
 )
-def test_rules_decide(rules: list[Acl], operation: Operation, name: str, allowed: bool) -> None:
+def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: str, allowed: bool) -> None:
     for order in (rules, rules[::-1]):
         assert holding(*order).may(Asker(), operation, T, name) is allowed
 
@@ -113,7 +123,7 @@ def test_rules_decide(rules: list[Acl], operation: Operation, name: str, allowed
         ([acl(who=BOB, deny=True)], False),
     ],
 )
-def test_who_is_let_in_where_nothing_was_said(rules: list[Acl], allowed: bool) -> None:
+def test_who_is_let_in_where_nothing_was_said(rules: list[StandardAcl], allowed: bool) -> None:
     assert holding(*rules, is_open=True).may(Asker(), O.READ, T, "t") is allowed
     assert holding(*rules).may(Asker(), O.READ, T, "t") is False
 
@@ -146,7 +156,7 @@ def test_super_users_come_first() -> None:
         ([acl("*", O.WRITE), acl("a", O.ALL, deny=True)], True),
     ],
 )
-def test_anything_of_a_kind(rules: list[Acl], allowed: bool) -> None:
+def test_anything_of_a_kind(rules: list[StandardAcl], allowed: bool) -> None:
     assert holding(*rules).may_any(Asker(), O.WRITE, T) is allowed  # 339
 
 
@@ -159,7 +169,7 @@ def test_operations_are_told_as_bits() -> None:
     authorizer = holding(acl("g", O.READ, kind=R.GROUP), acl("g", O.ALTER_CONFIGS, kind=R.GROUP))
     assert authorizer.operations(Asker(), R.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
     assert authorizer.operations(Asker(BOB), R.GROUP, "g") == 0
-    told = operations_of(R.TOPIC), operations_of(R.GROUP), operations_of(R.CLUSTER)
+    told = supported_operation_bits(R.TOPIC), supported_operation_bits(R.GROUP), supported_operation_bits(R.CLUSTER)
     assert told == (3576, 3400, 8096)  # 342: what a real broker without an authorizer says
 
 
@@ -189,8 +199,8 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
     assert (peer.writes, peer.reads) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
-    draft = Draft(Image(others={("acl", bytes(16)): record(0, rules[0])}))
-    draft.take(m.RemoveAccessControlEntryRecord(bytes(16)))
+    draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
+    draft.replay(m.RemoveAccessControlEntryRecord(bytes(16)))
     authorizer.publish(image := draft.image(2, 1), draft.delta(image))
     assert (peer.writes, peer.reads) == (set(), set())
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
@@ -209,7 +219,7 @@ def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
-    rule = rule_of(m.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
+    rule = acl_from_record(m.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
     assert rule.operation is O.UNKNOWN
 
 
@@ -220,22 +230,23 @@ class Model:
     """The rules as a plain list, and the sentence of item 337 written down."""
 
     def __init__(self) -> None:
-        self.rules: dict[int, Acl] = {}
+        self.rules: dict[int, StandardAcl] = {}
 
-    def may(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+    def may(self, asker: Asker, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         naming = [
             a
             for a in self.rules.values()
             if a.resource == resource
-            and (name.startswith(a.name) if a.pattern is Pattern.PREFIXED else a.name in (name, "*"))
+            and (name.startswith(a.name) if a.pattern is PatternType.PREFIXED else a.name in (name, "*"))
         ]
         mine = [a for a in naming if a.principal in (asker.principal, "User:*") and a.host in (asker.host, "*")]
         implied = {O.DESCRIBE: (O.READ, O.WRITE, O.DELETE, O.ALTER), O.DESCRIBE_CONFIGS: (O.ALTER_CONFIGS,)}
         exact = (operation, O.ALL)
-        if any(a.permission is Permission.DENY and a.operation in exact for a in mine):
+        if any(a.permission is AclPermissionType.DENY and a.operation in exact for a in mine):
             return False
         return any(
-            a.permission is Permission.ALLOW and a.operation in (*exact, *implied.get(operation, ())) for a in mine
+            a.permission is AclPermissionType.ALLOW and a.operation in (*exact, *implied.get(operation, ()))
+            for a in mine
         )
 
 
@@ -245,14 +256,14 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
     names = ["a", "ab", "abc", "b", "ba", "*"]
     operations = [O.READ, O.WRITE, O.DESCRIBE, O.ALTER, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS, O.ALL]
     askers = [Asker(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
-    model, image, authorizer, denied, kept = Model(), Image(), Authorizer(), 0, 0
+    model, image, authorizer, denied, kept = Model(), MetadataImage(), Authorizer(), 0, 0
     held: dict[Any, Any] = {}
     for step in range(10_000):
-        draft = Draft(image)
+        draft = ImageBuilder(image)
         if model.rules and chance.random() < 0.5 + (len(model.rules) - 12) / 50:
             number = chance.choice(list(model.rules))
             del model.rules[number]
-            draft.take(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+            draft.replay(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
         else:
             rule = acl(
                 chance.choice(names),
@@ -264,16 +275,16 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
                 kind=chance.choice([T, R.GROUP]),
             )
             model.rules[step] = rule
-            draft.take(record(step, rule))
+            draft.replay(record(step, rule))
         image = draft.image(step, 1)
         authorizer.publish(image, draft.delta(image))
         if step % 500 == 250:  # a restart: from the records a snapshot holds
-            again = Draft(Image())
-            for told in records_of(image):
-                again.take(told)
+            again = ImageBuilder(MetadataImage())
+            for told in image_records(image):
+                again.replay(told)
             image = replace(again.image(step, 1))
             authorizer = Authorizer()
-            authorizer.publish(image, Delta.everything(image))
+            authorizer.publish(image, MetadataDelta.from_empty(image))
             held.clear()
         for _ in range(4):
             asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, R.GROUP])
@@ -294,8 +305,8 @@ def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking
     """All of them may go with one request, and nobody else is served meanwhile."""
     compared = []
 
-    class Watched(Acl):
-        __hash__ = Acl.__hash__
+    class Watched(StandardAcl):
+        __hash__ = StandardAcl.__hash__
 
         def __eq__(self, other: object) -> bool:
             compared.append(1)
@@ -326,7 +337,7 @@ def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeyp
     assert [authorizer.may_any(Asker(), O.WRITE, T) for _ in range(3)] == [False] * 3
     assert len(asked) == 1
     assert [authorizer.may_any(Asker(BOB), O.WRITE, T), authorizer.may_any(Asker(), O.READ, T)] == [False, True]
-    draft = Draft(Image())
-    draft.take(record(77, acl("b", O.WRITE)))
-    authorizer.publish(draft.image(1, 1), draft.delta(Image()))
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(record(77, acl("b", O.WRITE)))
+    authorizer.publish(draft.image(1, 1), draft.delta(MetadataImage()))
     assert authorizer.may_any(Asker(), O.WRITE, T)

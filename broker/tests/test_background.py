@@ -16,7 +16,7 @@ from ottla.broker.replica.storage import Storage
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.scrubber import ROUND_EVERY_S, Scrubber
 from ottla.broker.upkeep.throttle import Job, Meter, ThrottledDisk, run
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log import compaction as cp
 from ottla.log.cleanable import find_log_to_clean, plan_compaction
 from ottla.log.directory import MetaProperties
@@ -158,7 +158,7 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
     log.update_config(replace(SETTINGS, flush_messages=1))
     log.flush()
     replica = Replica(log, bytes(16), lambda _: None, lambda _: None, IsrRules(30_000, lambda *_: True))
-    replica.follow_image(1, Partition((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
+    replica.follow_image(1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
     syncs: list[int] = []
 
     class Overtaken(Clock):

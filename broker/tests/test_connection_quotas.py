@@ -19,9 +19,9 @@ from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.start_checks import check_values
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
-from ottla.controller.delta import Delta
-from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import metadata_records as m
@@ -140,27 +140,27 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
 
 def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start() -> None:
     static = {"max.connections": "9", "max.connection.creation.rate": "8", "max.connections.per.ip": "7"}
-    draft = Draft(Image())
+    draft = ImageBuilder(MetadataImage())
     for name, key, value in (
         ("", "max.connections", "6"),
         ("3", "max.connections", "5"),
         ("", "listener.name.a.max.connections", "4"),
     ):
-        draft.take(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
-    draft.take(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
+        draft.replay(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
+    draft.replay(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
     found = Limits.of(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
     assert found == Limits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
     assert found.of_listener("B") == (5, 8)
 
 
 def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
-    draft = Draft(Image())
-    draft.take(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
-    draft.take(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
+    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
     entities: list[list[tuple[str, str]]]
     entities = [[("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")]]
     for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
-        draft.take(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
+        draft.replay(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
     assert Limits.of(NodeConfig(), draft.image(1, 1), ["A"]) == Limits(total=6)
 
 
@@ -189,7 +189,7 @@ class Node:
         self.stage.services.config = config
         self.doors = {name: Door() for name in names or ("A",)}
         self.acceptors = {name: self._acceptor(name) for name in self.doors}
-        self.controller: Any = SimpleNamespace(image=Image(), listeners=[])
+        self.controller: Any = SimpleNamespace(image=MetadataImage(), listeners=[])
         made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
         serving._limit(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
 
@@ -213,11 +213,11 @@ class Node:
     def say(self, *records: Any) -> None:
         """The metadata changes."""
         before = self.controller.image
-        draft = Draft(before)
+        draft = ImageBuilder(before)
         for record in records:
-            draft.take(record)
+            draft.replay(record)
         self.controller.image = after = draft.image(before.offset + 1, 1)
-        delta: Delta = draft.delta(after)
+        delta: MetadataDelta = draft.delta(after)
         for hear in self.controller.listeners:
             hear(after, delta)
 
@@ -355,7 +355,7 @@ def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.Monke
 )
 def test_settings_under_which_nobody_could_come_again_are_refused(key: str, value: str, *, refused: bool) -> None:
     with pytest.raises(ProtocolError) if refused else nullcontext():
-        done(check_change(NodeConfig(), Image(), "", {key: value}))
+        done(check_change(NodeConfig(), MetadataImage(), "", {key: value}))
 
 
 def test_a_node_does_not_start_with_overrides_that_are_none() -> None:

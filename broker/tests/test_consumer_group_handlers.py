@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.tests.group_node import Node, run
 from ottla.broker.tests.world import topic_id_of
-from ottla.controller.delta import Delta
+from ottla.controller.delta import MetadataDelta
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_describe as cd
@@ -34,7 +34,7 @@ def served(level: int = 1) -> Node:
     node = Node()
     image = replace(node.stage.hosted.image, features={"group.version": level})
     node.stage.hosted.image = image
-    node.groups.publish(image, Delta.everything(image))
+    node.groups.publish(image, MetadataDelta.from_empty(image))
     return node
 
 

@@ -18,7 +18,7 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.tests.world import VirtualEnv, awaited, virtually
 from ottla.broker.turn import Turn
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -94,14 +94,14 @@ class Listener:
     def __init__(self, **settings: str) -> None:
         self.env: Any = VirtualEnv()
         self.quorum = Quorum()
-        self.image = Image()
+        self.image = MetadataImage()
         listener = self
 
         class Metadata:
             cluster_id, kraft_version = "cluster", 1
 
             @property
-            def image(self) -> Image:
+            def image(self) -> MetadataImage:
                 return listener.image
 
         services: Any = SimpleNamespace(
@@ -261,7 +261,7 @@ def controller(node_id: int, *names: str) -> m.RegisterControllerRecord:
 @pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
 def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: int, told: int) -> None:
     listener = Listener()
-    listener.image = Image(
+    listener.image = MetadataImage(
         controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
     )
     listener.quorum.leader_id = leader

@@ -11,9 +11,9 @@ import trio
 from ottla.broker.metadata.controller_registration import LONGEST_PAUSE_S, ControllerRegistration
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import controller_registration as cr
 from ottla.wire.messages import metadata_records as m
@@ -38,16 +38,20 @@ class Active:
         return cr.ControllerRegistrationResponse(error_code=refusal)
 
 
-def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> Image:
+def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> MetadataImage:
     known = {} if incarnation is None else {ME: m.RegisterControllerRecord(ME, incarnation, False, [], [])}
-    return Image(features=features, controllers=known)
+    return MetadataImage(features=features, controllers=known)
 
 
-def told(news: list[tuple[Image, Delta]], refusals: list[Any] | None = None, for_s: float = 1000.0) -> Active:
+def told(
+    news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
+) -> Active:
     """What is asked of the active controller as news come, one every second."""
     active = Active(refusals or [])
     env: Any = VirtualEnv()
-    registration = ControllerRegistration(env, ME, MINE, (Endpoint("C", "h", 9), Endpoint("D", "i", 8)), active)
+    registration = ControllerRegistration(
+        env, ME, MINE, (ListenerEndpoint("C", "h", 9), ListenerEndpoint("D", "i", 8)), active
+    )
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -62,7 +66,11 @@ def told(news: list[tuple[Image, Delta]], refusals: list[Any] | None = None, for
     return active
 
 
-FEATURES, OWN, OTHERS = Delta(features=True), Delta(controllers=frozenset({ME})), Delta(controllers=frozenset({9}))
+FEATURES, OWN, OTHERS = (
+    MetadataDelta(features=True),
+    MetadataDelta(controllers=frozenset({ME})),
+    MetadataDelta(controllers=frozenset({9})),
+)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +90,7 @@ FEATURES, OWN, OTHERS = Delta(features=True), Delta(controllers=frozenset({ME}))
     ],
 )
 def test_it_registers_once_for_each_time_the_log_lacks_this_process(
-    news: list[tuple[Image, Delta]], asked: int
+    news: list[tuple[MetadataImage, MetadataDelta]], asked: int
 ) -> None:
     assert len(told(news).asked) == asked
 

@@ -11,7 +11,7 @@ import trio
 
 from ottla.broker.handlers import describe_log_dirs
 from ottla.broker.tests.test_lifecycle import BEAT_S, ME, SEEN_S, House
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.records import METADATA_VERSION
 
@@ -58,5 +58,5 @@ def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(leve
     storage = SimpleNamespace(failed=(), is_cordoned=lambda d: d is directory)
     image = SimpleNamespace(features={METADATA_VERSION: level})
     context: Any = SimpleNamespace(services=SimpleNamespace(storage=storage), image=image)
-    row = at_once(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]
+    row = run_to_end(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]
     assert (row.log_dir, row.is_cordoned) == ("/a", told)

@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.tests.test_fetch import Counting, append_after, request, row, rows_of, send
 from ottla.broker.tests.world import Stage
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import append_committed, make_batch, make_transactional_batch
 from ottla.wire.errors import ErrorCode as E
@@ -155,7 +155,7 @@ def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Sta
     async def elect() -> None:
         await trio.sleep(0.2)
         replica = stage.hosted.replicas["t", 0]
-        replica.follow_image(1, Partition((1,), (1,), 1, 4, 1), 1_000_000)
+        replica.follow_image(1, PartitionRegistration((1,), (1,), 1, 4, 1), 1_000_000)
         replica.changed()
 
     answer, took = send(stage, request(("t", 0, 12), wait=5000, epoch=3), meanwhile=elect)

@@ -24,10 +24,10 @@ from ottla.broker.tests.test_controller_listener import ADDRESS, enveloped
 from ottla.broker.tests.test_gate import scram_login
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.broker.turn import Turn
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.delegation_tokens import SECRET, TokenAsked, hmac_of
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.delegation_tokens import SECRET, TokenRequestContext, token_hmac
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
 from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class
@@ -40,7 +40,7 @@ from ottla.wire.messages import renew_delegation_token as rd
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 ALICE, BOB, CAROL, ADMIN = "User:alice", "User:bob", "User:carol", "User:admin"
 NOW = 1_700_000_000_000
 PROTOCOLS = "OPEN:PLAINTEXT,TLS:SSL,LOGIN:SASL_PLAINTEXT,BOTH:SASL_SSL"
@@ -52,26 +52,26 @@ def a_token(token_id: str, owner: str, requester: str, *renewers: str) -> Delega
     return DelegationTokenRecord(owner, requester, list(renewers), NOW, NOW + 2, NOW + 1, token_id)
 
 
-def image_of(*records: Any) -> Image:
-    draft = Draft(Image())
+def image_of(*records: Any) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
     for record in records:
-        draft.take(record)
+        draft.replay(record)
     return draft.image(1, 1)
 
 
 class Node:
     """One listener of a node, whose controller says what it is told to."""
 
-    def __init__(self, image: Image | None = None, routes: Any = ROUTES, **settings: str) -> None:
+    def __init__(self, image: MetadataImage | None = None, routes: Any = ROUTES, **settings: str) -> None:
         self.env: Any = VirtualEnv()
         self.asked: list[Any] = []
-        self.rights: set[tuple[Operation, Resource, str]] | None = None
+        self.rights: set[tuple[AclOperation, ResourceType, str]] | None = None
         self.refusal: ProtocolError | None = None
         config = NodeConfig({**SETTINGS, **{k.replace("_", "."): v for k, v in settings.items()}})
         services: Any = SimpleNamespace(
             env=self.env,
             config=config,
-            metadata=SimpleNamespace(image=image or Image(), kraft_version=1),
+            metadata=SimpleNamespace(image=image or MetadataImage(), kraft_version=1),
             admin=SimpleNamespace(forward=lambda context, request: self._decided(request)),
             controller=SimpleNamespace(submit=lambda event, version: self._decided(event), leader_id=2),
             making=(),
@@ -157,7 +157,7 @@ def test_333_a_controller_hears_who_asks() -> None:
     renew = rd.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
     (asked,) = node.asked
-    assert asked == TokenAsked(renew, ALICE, asked.now_ms)
+    assert asked == TokenRequestContext(renew, ALICE, asked.now_ms)
     assert asked.now_ms > 0
 
 
@@ -300,12 +300,12 @@ def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -
     assert (row.principal_type, row.principal_name) == ("User", "carol")
     assert (row.token_requester_principal_type, row.token_requester_principal_name) == requester
     assert (row.issue_timestamp, row.expiry_timestamp, row.max_timestamp) == (NOW, NOW + 1, NOW + 2)
-    assert row.hmac == hmac_of("a-secret", "renews")
+    assert row.hmac == token_hmac("a-secret", "renews")
     assert [(x.principal_type, x.principal_name) for x in row.renewers] == [("User", "bob"), ("User", "alice")]
 
 
 def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
-    context: Any = SimpleNamespace(image=Image())
+    context: Any = SimpleNamespace(image=MetadataImage())
     owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
     assert sum(1 for _ in _each(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
 
@@ -340,7 +340,7 @@ class Logins:
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
-    made, answer = Logins(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", hmac_of("a-secret", "t1"))
+    made, answer = Logins(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
     assert (answer.error_code, made.name, made.is_token) == (0, "carol", True)
     assert answer.session_lifetime_ms == 301
 
@@ -348,10 +348,10 @@ def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(me
 @pytest.mark.parametrize(
     ("token_id", "password", "token"),
     [
-        ("t1", hmac_of("another", "t1"), True),
+        ("t1", token_hmac("another", "t1"), True),
         ("t1", b"", True),
-        ("t2", hmac_of("a-secret", "t2"), True),
-        ("t1", hmac_of("a-secret", "t1"), False),
+        ("t2", token_hmac("a-secret", "t2"), True),
+        ("t1", token_hmac("a-secret", "t1"), False),
     ],
 )
 def test_335_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(
@@ -381,7 +381,7 @@ def test_335_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
     renewed = a_token("t1", CAROL, ADMIN)
     renewed.expiration_timestamp = NOW + 700
     stage.image = image_of(renewed)
-    assert stage.come(SCRAM_SHA_512, "t1", hmac_of("a-secret", "t1"))[1].session_lifetime_ms == 1000
+    assert stage.come(SCRAM_SHA_512, "t1", token_hmac("a-secret", "t1"))[1].session_lifetime_ms == 1000
 
 
 def test_kept_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

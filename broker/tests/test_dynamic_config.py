@@ -11,16 +11,22 @@ from ottla.broker.dynamic_config import _log_refused, log_unusable
 from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.telemetry.subscriptions import subscriptions_in
-from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, usable
-from ottla.controller.draft import Draft
+from ottla.controller.config_keys import (
+    GROUP_KEYS,
+    INTERNAL_TOPIC_KEYS,
+    OWN_TOPIC_KEYS,
+    TOPIC_KEYS,
+    valid_canonical_value,
+)
+from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
-    Image,
+    MetadataImage,
 )
-from ottla.controller.leadership import rules_of
+from ottla.controller.leadership import topic_change_rules
 from ottla.wire.messages import metadata_records as m
 
 ODD = (
@@ -40,12 +46,12 @@ ODD = (
 )
 
 
-def image_of(*rows: tuple[int, str, str, str]) -> Image:
-    draft = Draft(Image())
-    draft.take(m.TopicRecord("t", bytes([9] * 16)))
-    draft.take(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+def image_of(*rows: tuple[int, str, str, str]) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.TopicRecord("t", bytes([9] * 16)))
+    draft.replay(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for row in rows:
-        draft.take(m.ConfigRecord(*row))
+        draft.replay(m.ConfigRecord(*row))
     return draft.image(1, 1)
 
 
@@ -64,7 +70,7 @@ def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> No
         rows += [(RESOURCE_BROKER, "", key.broker_key, value), (RESOURCE_BROKER, "1", key.broker_key, value)]
     image = image_of(*rows)
     NodeConfig().log_settings(image, "t")
-    rules_of(image, {}, image.topics["t"])
+    topic_change_rules(image, {}, image.topics["t"])
     for side in (LEADER, FOLLOWER):
         Throttle(side, 1).names(image, "t", 0)
 
@@ -141,11 +147,13 @@ def test_settings_in_force_are_parsed_once_for_all_topics(monkeypatch: pytest.Mo
     config, image = NodeConfig(), image_of((RESOURCE_BROKER, "", "log.retention.ms", "60000"))
     assert config.log_settings(image, "t").retention_ms == 60_000
     parsed = []
-    monkeypatch.setattr("ottla.broker.config.usable", lambda key, value: parsed.append(key) or usable(key, value))
+    monkeypatch.setattr(
+        "ottla.broker.config.usable", lambda key, value: parsed.append(key) or valid_canonical_value(key, value)
+    )
     assert config.log_settings(image, "other").retention_ms == 60_000
     assert not parsed
     image = image_of(
         (RESOURCE_BROKER, "", "log.retention.ms", "60000"), (RESOURCE_BROKER, "1", "log.retention.ms", "7")
     )
     assert config.log_settings(image, "t").retention_ms == 7
-    assert config.log_settings(Image(), "t").retention_ms == 604_800_000
+    assert config.log_settings(MetadataImage(), "t").retention_ms == 604_800_000

@@ -13,7 +13,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.fetchers import Fetchers, slot
 from ottla.broker.replica.throttle import FOLLOWER, Throttle
 from ottla.broker.tests.world import NOW_MS, Stage, VirtualEnv, virtually
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.controller.records import OLDEST_METADATA_VERSION
 from ottla.log.tests.world import make_batch
 from ottla.wire.messages import metadata_records as m
@@ -57,7 +57,7 @@ class Node(Stage):
         brokers = {
             2: m.RegisterBrokerRecord(broker_id=2, end_points=[m.BrokerEndpoint("AMONG", "h2", 9094, 0)], fenced=False)
         }
-        hosted.image = Image(brokers=brokers, features={"metadata.version": 21})
+        hosted.image = MetadataImage(brokers=brokers, features={"metadata.version": 21})
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", 1)
         self.asked: list[tuple[str, int]] = []
         env: Any = VirtualEnv()
@@ -92,7 +92,7 @@ def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_wait
     assert (world.timeout_s, world.limits.max_wait_ms, world.node_id) == (4.5, 123, 1)
     assert (world.broker_epoch(), world.metadata_version()) == (77, 21)
     assert (world.address(2), world.address(3)) == (("h2", 9094), None), "where brokers reach each other"
-    node.hosted.image = Image()
+    node.hosted.image = MetadataImage()
     assert world.metadata_version() == OLDEST_METADATA_VERSION, "where nothing is said"
 
 

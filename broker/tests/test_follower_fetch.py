@@ -15,7 +15,7 @@ from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.scripted_leader import records
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -136,7 +136,7 @@ def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> Non
     (asked,) = led.asked
     assert (asked.change.isr, asked.change.broker_epochs) == ((1, 2, 3), (-1, -1, 30))
     assert asked.is_current
-    led.replica.follow_image(1, Partition((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
+    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
     assert not asked.is_current, "the image was quicker"
 
 
@@ -167,7 +167,7 @@ def test_r334_an_answer_that_comes_after_the_image_is_ignored() -> None:
     led = Led()
     led.replica.shrink(NOW_MS + 30_001)
     (asked,) = led.asked
-    led.replica.follow_image(1, Partition((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     led.replica.shrink(NOW_MS + 60_002)
     assert not asked.is_current
     assert led.replica.answered(asked, IsrAnswer(0, 4, 2, (1,)), NOW_MS + 60_002) is Answered.IGNORED
@@ -317,7 +317,7 @@ def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
     version: int, timestamp: int, code: E
 ) -> None:
     led = Led()
-    led.replica.follow_image(1, Partition((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, timestamp)])
     request = lo.ListOffsetsRequest(-1, 0, [wanted])
     for told in (code, E.NONE):

@@ -16,13 +16,13 @@ from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.server.followers import LOOK_ANYWAY
 from ottla.broker.tests.test_fetch import rows_of
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, topic_id_of, virtually
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import fetch as f
 
-ISR = Partition((1, 2, 3), (1, 2, 3), 1, 3, 0)
+ISR = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 0)
 SIZE = len(make_batch(0))
 
 
@@ -214,8 +214,8 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) 
 def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: Node) -> None:
     async def story() -> None:
         await node.settled()
-        node.replica(0).follow_image(1, Partition((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
-        node.replica(1).follow_image(1, Partition((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
+        node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
+        node.replica(1).follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
         gone = node.hosted.replicas.pop(("t", 2))
         gone.resign()
         gone.changed()
@@ -231,7 +231,7 @@ def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: Node) -> 
 
 def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: Node) -> None:
     async def story() -> None:
-        node.replica(0).follow_image(1, Partition((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
+        node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
         asked: list[Any] = []
         eligible = [False]
         node.replica(0)._rules = IsrRules(30_000, lambda broker, epoch: eligible[0], asked.append)

@@ -17,15 +17,15 @@ from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES, guarding
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.broker.turn import Turn
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
-from ottla.controller.image import Image, Topic
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.image import MetadataImage, TopicImage
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import ZERO_UUID
 
-O, R = Operation, Resource  # noqa: E741 - rows are short
-Right = tuple[Operation, Resource, str]
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
+Right = tuple[AclOperation, ResourceType, str]
 ID = b"t" * 16
 _MODULES = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
 PASSED_ON = {key for key, route in ROUTES.items() if route.module in _MODULES}
@@ -38,9 +38,9 @@ class Asking:
         self.version = version
         self.rights = rights
         self.turn = Turn(VirtualEnv())  # type: ignore[arg-type]
-        self.image = Image(topics={"t": Topic("t", ID)}, topic_names={ID: "t"})
+        self.image = MetadataImage(topics={"t": TopicImage("t", ID)}, topic_names={ID: "t"})
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         return (operation, resource, name) in self.rights
 
 
@@ -294,7 +294,12 @@ def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
     ],
 )
 def test_settings_belong_to_what_they_are_of(
-    key: ApiKey, operation: Operation, at_controller: bool, kind: int, name: str, right: tuple[Resource, str] | None
+    key: ApiKey,
+    operation: AclOperation,
+    at_controller: bool,
+    kind: int,
+    name: str,
+    right: tuple[ResourceType, str] | None,
 ) -> None:
     request: Any = request_class(key)()
     module = sys.modules[type(request).__module__]

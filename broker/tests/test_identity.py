@@ -16,14 +16,14 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
 from ottla.broker.replica.storage import Storage
 from ottla.broker.server.listening import CannotListen, Listening
-from ottla.controller.format import Plan, Voter, format_directories, known_voters
-from ottla.controller.levels import starting_levels
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
+from ottla.controller.levels import bootstrap_feature_levels
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.log.directory import MetaProperties
 from ottla.world.memory_disk import MemoryDisk
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
-LEVELS = starting_levels(None, {}, dynamic_quorum=True)
+LEVELS = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
 OTHERS = {"controller.quorum.bootstrap.servers": "two:9093"}
 
 
@@ -53,14 +53,14 @@ class Ground:
         self.values, self.host, self.ports = values or {}, host, Ports(*taken)
         self.ids: Iterator[bytes] = (bytes([7, *n.to_bytes(15, "big")]) for n in itertools.count())
 
-    def start(self) -> tuple[NodeConfig, MetaProperties, tuple[Endpoint, ...]]:
+    def start(self) -> tuple[NodeConfig, MetaProperties, tuple[ListenerEndpoint, ...]]:
         """As a node does: listen, look whose the directories are, make them where they are new."""
         config = NodeConfig(self.values, "/data", host=self.host, port=0)
         storage = Storage(self.disk.session(), config.data_dirs)
         env: Any = SimpleNamespace(net=self.ports)
         listening = Listening(env, config)
 
-        async def listen() -> tuple[Endpoint, ...]:
+        async def listen() -> tuple[ListenerEndpoint, ...]:
             await listening.for_clients()
             found = storage.identify(config.node_id, None)
             kept = () if found is None else remembered(storage, config)
@@ -82,7 +82,7 @@ class Ground:
 def test_a_controllers_port_is_chosen_once_and_kept() -> None:
     ground = Ground()
     _, identity, endpoints = ground.start()
-    assert endpoints == (Endpoint("CONTROLLER", "127.0.0.1", 5001),)
+    assert endpoints == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5001),)
     again = ground.start()
     assert (again[1], again[2]) == (identity, endpoints)
     assert again[0].alone
@@ -92,24 +92,24 @@ def test_where_the_kept_port_is_taken_another_is_chosen() -> None:
     ground = Ground()
     ground.start()
     ground.ports.taken = {5001}
-    assert ground.start()[2] == (Endpoint("CONTROLLER", "127.0.0.1", 5003),)
+    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5003),)
 
 
 def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
     ground = Ground()
     storage = Storage(ground.disk.session(), ["/data"])
-    there = (Endpoint("CONTROLLER", "localhost", 9093),)
-    plan = Plan(1, CLUSTER, LEVELS, (Voter(1, bytes([9]) * 16, there),))
+    there = (ListenerEndpoint("CONTROLLER", "localhost", 9093),)
+    plan = FormatPlan(1, CLUSTER, LEVELS, (InitialVoter(1, bytes([9]) * 16, there),))
     format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
     assert ground.start()[2] == there
     ground.host = "10.0.0.5"
-    assert ground.start()[2] == (Endpoint("CONTROLLER", "10.0.0.5", 9093),), "others are told an address of now"
+    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "10.0.0.5", 9093),), "others are told an address of now"
 
 
 def test_what_a_node_tells_its_directory_is_never_every_address() -> None:
     ground = Ground(host="0.0.0.0")
-    assert ground.start()[2] == (Endpoint("CONTROLLER", "localhost", 5001),)
-    voters = known_voters(Storage(ground.disk.session(), ["/data"]).metadata)
+    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "localhost", 5001),)
+    voters = read_snapshot_voters(Storage(ground.disk.session(), ["/data"]).metadata)
     assert voters is not None
     assert voters[0].endpoints[0].host == "localhost"
 
@@ -118,7 +118,7 @@ def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> Non
     ground = Ground()
     ground.start()
     ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
-    assert ground.start()[2] == (Endpoint("CONTROLLER", "127.0.0.1", 6000),)
+    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 6000),)
     ground.ports.taken = {6000}
     with pytest.raises(CannotListen, match=r"127\.0\.0\.1:6000: Address already in use"):
         ground.start()
@@ -137,8 +137,8 @@ def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
     for voters in ((1, 2, 3), ()):
         ground = Ground()
         storage = Storage(ground.disk.session(), ["/data"])
-        rows = tuple(Voter(n, bytes([n]) * 16, (Endpoint("CONTROLLER", "h", 9090 + n),)) for n in voters)
-        plan = Plan(1, CLUSTER, LEVELS, rows)
+        rows = tuple(InitialVoter(n, bytes([n]) * 16, (ListenerEndpoint("CONTROLLER", "h", 9090 + n),)) for n in voters)
+        plan = FormatPlan(1, CLUSTER, LEVELS, rows)
         format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
         config, _, _ = ground.start()
         assert not config.alone

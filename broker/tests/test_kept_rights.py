@@ -19,17 +19,17 @@ from ottla.broker.tests.test_fetch import request, rows_of
 from ottla.broker.tests.test_produce import request as bringing
 from ottla.broker.tests.test_produce import row_of
 from ottla.broker.tests.world import Stage, awaited, virtually
-from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Resource
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
 
 WHO = "User:ANONYMOUS"
-READ, WRITE = acl(operation=Operation.READ, who=WHO), acl(operation=Operation.WRITE, who=WHO)
-ACTION = acl(CLUSTER_NAME, Operation.CLUSTER_ACTION, who=WHO, kind=Resource.CLUSTER)
+READ, WRITE = acl(operation=AclOperation.READ, who=WHO), acl(operation=AclOperation.WRITE, who=WHO)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 """Broker 2 may follow, and has no replica."""
@@ -38,7 +38,7 @@ THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 class Line:
     """One connection to a node that leads topic t, with a batch in it."""
 
-    def __init__(self, *rules: Acl) -> None:
+    def __init__(self, *rules: StandardAcl) -> None:
         self.stage = Stage()
         self.replica = self.stage.hosted.host("t")
         self.replica.append(make_batch(10), 1_000_000)
@@ -48,9 +48,11 @@ class Line:
 
     def drop(self) -> None:
         """The rules are there no more."""
-        draft = Draft(Image(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)}))
+        draft = ImageBuilder(
+            MetadataImage(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)})
+        )
         for number in range(len(self._rules)):
-            draft.take(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+            draft.replay(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
         image = draft.image(2, 1)
         self.authorizer.publish(image, draft.delta(image))
 
@@ -81,7 +83,7 @@ class Line:
     ],
 )
 def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
-    rules: tuple[Acl, ...], answers: tuple[int, int, int]
+    rules: tuple[StandardAcl, ...], answers: tuple[int, int, int]
 ) -> None:
     line = Line(*rules)
     assert [virtually(line.ask) for _ in range(3)] == [answers] * 3
@@ -111,7 +113,7 @@ def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> Non
 class Claims:
     """Somebody who says that he is broker 2, and a reader: there is room for one fetch session."""
 
-    def __init__(self, *rules: Acl) -> None:
+    def __init__(self, *rules: StandardAcl) -> None:
         self.line = Line(*rules)
         self.stage = self.line.stage
         self.kept = self.stage.services.sessions = Sessions(self.stage.env, 1)  # type: ignore[arg-type]

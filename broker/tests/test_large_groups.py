@@ -16,7 +16,7 @@ from ottla.broker.tests.register import E, House, Park, Register, led, with_runt
 from ottla.broker.tests.test_classic_groups import Stage
 from ottla.broker.tests.test_expiry import commit
 from ottla.broker.tests.test_group_rules import subscription
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.log.machine import RECORDS_PER_STEP, Effects, RequestReply
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
@@ -164,7 +164,7 @@ def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics
 
     gone = Counted({f"t{n}": bytes(16) for n in range(1000)})
     Counted.looks = 0
-    stage.apply(stage.machine.handle(stage.now, MetadataChanged(Image(), frozenset(gone), False, gone)))
+    stage.apply(stage.machine.handle(stage.now, MetadataChanged(MetadataImage(), frozenset(gone), False, gone)))
     assert set(stage.machine.offsets.topics("g")) == {"kept"}
     assert 0 < Counted.looks <= topics + 1
 

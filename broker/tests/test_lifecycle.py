@@ -23,8 +23,8 @@ from ottla.broker.metadata.lifecycle import (
 )
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -44,14 +44,14 @@ class House:
         self.said: list[tuple[float, Any]] = []
         self.refusals: list[Any] = []
         """What is answered first, in order: an error, or None for silence."""
-        self.truth = Image()
-        self.committed = Image()
+        self.truth = MetadataImage()
+        self.committed = MetadataImage()
         """The metadata as far as this node has it, applied or not."""
         self.delay_s = delay_s
         self.next_epoch = 40
         self.state = "fenced"
         self.waits_for_others = 0
-        self.cache: Any = SimpleNamespace(image=Image(), cluster_id="cluster")
+        self.cache: Any = SimpleNamespace(image=MetadataImage(), cluster_id="cluster")
         self.storage: Any = SimpleNamespace(
             online_ids=[b"b" * 16, b"a" * 16], clean_epoch=33, cordoned_ids=[], cordon=self._cordon
         )
@@ -93,7 +93,7 @@ class House:
             self.committed = image
             await trio.sleep(self.delay_s)
             self.cache.image = image
-            self.life.publish(image, Delta(brokers=frozenset({broker_id})))
+            self.life.publish(image, MetadataDelta(brokers=frozenset({broker_id})))
 
         self.nursery.start_soon(see)
 
@@ -187,7 +187,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
     house = House()
-    house.cache.image = house.committed = house.truth = Image(
+    house.cache.image = house.committed = house.truth = MetadataImage(
         brokers={i: m.RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
     )
     house.storage.clean_epoch = clean_epoch

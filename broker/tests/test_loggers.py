@@ -13,7 +13,7 @@ from ottla.broker.handlers import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.quorum import incremental_alter_configs as at_controller
 from ottla.broker.server.dispatch import Context
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
-from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -44,9 +44,11 @@ def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") 
 class Asking(Context):
     """A request of a client that may do to the cluster what ``services.rights`` holds."""
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME, *, is_look: bool = False) -> bool:
+    def may(
+        self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
+    ) -> bool:
         rights: Any = self.services
-        return operation in rights.rights and resource is Resource.CLUSTER and name == CLUSTER_NAME
+        return operation in rights.rights and resource is ResourceType.CLUSTER and name == CLUSTER_NAME
 
 
 class Node(Stage):
@@ -56,7 +58,7 @@ class Node(Stage):
         super().__init__()
         self.forwarded: list[ia.AlterConfigsResource] = []
         self.services.admin = SimpleNamespace(forward=self._forward)
-        self.rights = {Operation.ALTER_CONFIGS, Operation.CLUSTER_ACTION}
+        self.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION}
 
     async def _forward(self, context: Any, request: Any) -> Any:
         sent = parse_request(memoryview(context.frame))
@@ -218,15 +220,15 @@ def test_other_resources_are_left_to_the_controller() -> None:
 @pytest.mark.parametrize(
     ("handler", "operation", "message"),
     [
-        (incremental_alter_configs, Operation.ALTER_CONFIGS, None),
-        (at_controller, Operation.CLUSTER_ACTION, "Cluster authorization failed."),
+        (incremental_alter_configs, AclOperation.ALTER_CONFIGS, None),
+        (at_controller, AclOperation.CLUSTER_ACTION, "Cluster authorization failed."),
     ],
 )
 def test_loggers_are_changed_only_by_clients_that_are_allowed_to(
-    handler: Any, operation: Operation, message: str | None
+    handler: Any, operation: AclOperation, message: str | None
 ) -> None:
     node = Node()
-    node.rights = {Operation.ALTER_CONFIGS, Operation.CLUSTER_ACTION} - {operation}
+    node.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION} - {operation}
     refused = [(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)]
     assert node.alter(changes(("root", SET, "ERROR")), handler=handler) == refused
     assert node.level("root") == "INFO"

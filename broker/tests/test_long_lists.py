@@ -26,8 +26,8 @@ from ottla.broker.server.session import STEP
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import Stage, as_sent, virtually
 from ottla.controller import decision
-from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
-from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image, Partition, Topic
+from ottla.controller.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import metadata_records as m
@@ -50,10 +50,10 @@ from ottla.wire.written import StreamingArray
 
 COUNT = 60
 NAMES = [f"name-{number * 7 % COUNT:03}" for number in range(COUNT)]
-PART = Partition((1,), (1,), 1, 0, 0)
-TOPICS = Image(topics=Map({name: Topic(name, name.encode().ljust(16), {0: PART}) for name in NAMES}))
-CLIENTS = Image(configs=Map({(RESOURCE_CLIENT_METRICS, name): Map() for name in NAMES}))
-QUOTAS = Image(
+PART = PartitionRegistration((1,), (1,), 1, 0, 0)
+TOPICS = MetadataImage(topics=Map({name: TopicImage(name, name.encode().ljust(16), {0: PART}) for name in NAMES}))
+CLIENTS = MetadataImage(configs=Map({(RESOURCE_CLIENT_METRICS, name): Map() for name in NAMES}))
+QUOTAS = MetadataImage(
     others=Map(
         {
             ("quota", (("user", name),), "request_percentage"): m.ClientQuotaRecord(
@@ -63,13 +63,15 @@ QUOTAS = Image(
         }
     )
 )
-USERS = Image(
+USERS = MetadataImage(
     others=Map({("scram", name, 1): m.UserScramCredentialRecord(name, 1, b"", b"", b"", 4096) for name in NAMES})
 )
-RULES = Image(
+RULES = MetadataImage(
     acls=Map(
         {
-            Acl(Resource.TOPIC, name, Pattern.LITERAL, "User:a", "*", Operation.READ, Permission.ALLOW): name.encode()
+            StandardAcl(
+                ResourceType.TOPIC, name, PatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+            ): name.encode()
             for name in NAMES
         }
     )
@@ -94,7 +96,7 @@ class Steps:
             self.count += 1
 
 
-def asked(handle: Callable[..., Any], image: Image, request: Any, version: int, services: Any = None) -> Any:
+def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
     context = SimpleNamespace(
         image=image,
         turn=Steps(),
@@ -132,7 +134,7 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
     """The answer, which took more steps where fewer things are put in order in each of them."""
     answer, few = asked(*what)
-    monkeypatch.setattr(decision, "SORTED_AT_ONCE", 10)
+    monkeypatch.setattr(decision, "SORT_CHUNK", 10)
     again, more = asked(*what)
     assert again == answer
     assert more >= few + COUNT / 10
@@ -165,7 +167,7 @@ def test_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("image", "kind"), [(TOPICS, 2), (CLIENTS, 16)], ids=["topics", "client metrics"])
-def test_all_that_have_settings(monkeypatch: pytest.MonkeyPatch, image: Image, kind: int) -> None:
+def test_all_that_have_settings(monkeypatch: pytest.MonkeyPatch, image: MetadataImage, kind: int) -> None:
     request = ListConfigResourcesRequest([kind])
     answer = all_in_order(monkeypatch, list_config_resources.handle, image, request, 1)
     assert [(row.resource_name, row.resource_type) for row in answer.config_resources] == [
@@ -201,7 +203,7 @@ def test_all_partitions_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_fetch_with_an_invalid_isolation_level_yields_for_each_topic_without_partitions() -> None:
     request = FetchRequest(topics=[FetchTopic("t")] * COUNT, isolation_level=5, session_epoch=-1)
-    answer, steps = asked(fetch.handle, Image(), request, 12)
+    answer, steps = asked(fetch.handle, MetadataImage(), request, 12)
     assert len(answer.responses) == COUNT
     assert steps >= COUNT
 

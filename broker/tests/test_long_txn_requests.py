@@ -20,7 +20,7 @@ from ottla.broker.tests.world import Hurried, Stage, awaited
 from ottla.broker.turn import Turn
 from ottla.broker.txn.adding import added
 from ottla.broker.txn.marking import _Work as Marking
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.log.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -112,7 +112,7 @@ def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_o
 def test_markers_nobody_may_write_are_refused_in_turns() -> None:
     stage = Stage()
     stage.services.authorizer = Denying(
-        (Operation.ALTER, Resource.CLUSTER), (Operation.CLUSTER_ACTION, Resource.CLUSTER)
+        (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     )
     topics = [wm.WritableTxnMarkerTopic("t", list(range(MANY)))]
     request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
@@ -162,7 +162,7 @@ def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
 
 def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((Operation.READ, Resource.TOPIC))
+    node.stage.services.authorizer = Denying((AclOperation.READ, ResourceType.TOPIC))
     node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
     parts = Counted(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
     request = oc.TxnOffsetCommitRequest("x", "g", *WHO, topics=[oc.TxnOffsetCommitRequestTopic("t", parts)])

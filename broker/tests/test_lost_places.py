@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.world import NOW_MS, virtually
-from ottla.controller.image import Image, Topic
+from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 
@@ -19,7 +19,7 @@ OTHER = 2
 AT = ("t", 0)
 
 
-def lying(place: bytes, leader: int, **more: Any) -> Topic:
+def lying(place: bytes, leader: int, **more: Any) -> TopicImage:
     """A topic with one partition, a copy of which lay in that directory of this node."""
     made = topic("t", 1, replicas=(ME, OTHER), isr=(OTHER,), leader=leader, **more)
     told = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
@@ -102,7 +102,7 @@ def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
     left(ground, 0, *one)
     left(ground, 1, *other)
     known = lying(ground.storage.directories[0].id, OTHER)
-    ground.image = Image(topics={"t": known}, topic_names={known.id: "t"})
+    ground.image = MetadataImage(topics={"t": known}, topic_names={known.id: "t"})
     virtually(lambda: ground.replicas.load(ground.image))
     replica = ground.replicas.get("t", 0)
     assert replica is not None

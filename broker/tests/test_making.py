@@ -11,7 +11,7 @@ import trio
 
 from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
 from ottla.broker.tests.ground import MAKES_S, Ground, topic
-from ottla.controller.image import RESOURCE_TOPIC, Image
+from ottla.controller.image import RESOURCE_TOPIC, MetadataImage
 from ottla.log.directory import METADATA_TOPIC
 from ottla.log.tests.world import make_batch
 from ottla.log.validate import AppendOrigin
@@ -307,7 +307,7 @@ def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
     async def story() -> None:
         ground.say(topic("t", BATCH * 1100))
         await ground.applier.caught_up()
-        ground.replicas.image = Image()  # as it is while the applier takes partition after partition away
+        ground.replicas.image = MetadataImage()  # as it is while the applier takes partition after partition away
         await trio.sleep(1)
         assert len(ground.making) == 0
         ground.say(gone=("t",))
@@ -330,7 +330,7 @@ def test_whoever_waits_for_what_is_not_wanted_any_more_hears_of_it_before_the_ot
         partitions = dict(ground.image.topics["t"].partitions)
         del partitions[gone[1]]
         partitions[away[1]] = replace(partitions[away[1]], directories=(ground.storage.directories[1].id,))
-        ground.replicas.image = Image(topics={"t": replace(ground.image.topics["t"], partitions=partitions)})
+        ground.replicas.image = MetadataImage(topics={"t": replace(ground.image.topics["t"], partitions=partitions)})
         assert await ground.making.made([gone, away], ALL_S)
         assert trio.current_time() < MAKES_S * 2
         assert away in ground.replicas.offline, "where it lies nobody can look"

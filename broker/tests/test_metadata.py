@@ -18,7 +18,7 @@ from ottla.broker.metadata.directories import RETRY_S, ROWS_A_REQUEST, Directori
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import create_topics as ct
@@ -70,7 +70,7 @@ def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
     config = NodeConfig(values, node_id=ME)
     config.host, _ = config.first_listener
     cache = MetadataCache(config, "c", lambda: 1)
-    cache.image = Image(brokers=brokers)
+    cache.image = MetadataImage(brokers=brokers)
     assert cache.endpoints(DIALLED, fenced=fenced) == expected
     if not fenced:
         assert cache.endpoints(DIALLED) == expected
@@ -84,7 +84,7 @@ def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
     }
     cache = MetadataCache(NodeConfig(values, node_id=ME), "c", lambda: 1)
     other = broker(2, end("INSIDE", "two-inside", 3), end("OUTSIDE", "two-outside", 4))
-    cache.image = Image(brokers={1: broker(1), 2: other})
+    cache.image = MetadataImage(brokers={1: broker(1), 2: other})
     for name in ("INSIDE", "OUTSIDE"):
         ends = cache.endpoints(Peer("h", ("dialled", 5), name))
         assert [x[1] for x in ends] == [f"told-{name.lower()}", f"two-{name.lower()}"]
@@ -349,7 +349,7 @@ def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
 
     async def story() -> None:
         record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
-        ground.cache.image = Image(brokers={ME: record})
+        ground.cache.image = MetadataImage(brokers={ME: record})
         for number in range(ROWS_A_REQUEST + 1):
             directories.place(b"t" * 16, number, b"d" * 16)
         async with trio.open_nursery() as nursery:

@@ -15,9 +15,9 @@ from ottla.broker.server.metrics import Numbers
 from ottla.broker.server.observer import Counts
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Door, Line, World, in_virtual_time
-from ottla.controller.raft.chain import VoterHistory
+from ottla.controller.raft.chain import VoterSetHistory
 from ottla.controller.raft.events import HardState, ReplicaKey
-from ottla.controller.raft.states import Follower as Follower_
+from ottla.controller.raft.states import RaftFollowerState as Follower_
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import RequestFrame
 
@@ -191,15 +191,15 @@ def numbers(logs: list[Any], *, serves: bool = True) -> Numbers:
 
 def following() -> Any:
     """Node 2 follows node 1."""
-    voters = VoterHistory([ReplicaKey(1), ReplicaKey(2)])
+    voters = VoterSetHistory([ReplicaKey(1), ReplicaKey(2)])
     chain = SimpleNamespace(end=90, last_epoch=6)
     hard = HardState(7, 1, ReplicaKey(3))
     return SimpleNamespace(
-        me=ReplicaKey(2),
+        local_replica=ReplicaKey(2),
         state=Follower_(1, 0),
         voters=voters,
         hard=hard,
-        chain=chain,
+        log_summary=chain,
         leader_id=1,
         epoch=7,
         high_watermark=80,

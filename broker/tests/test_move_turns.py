@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.replica.move_turns import DUE_AT_ONCE, Move, Turns
-from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.delta import MetadataDelta, TopicDelta
 
 MOST = 2
 NOW_MS = 1000.0
@@ -84,9 +84,11 @@ def test_who_was_put_off_is_not_looked_at_before_and_says_when() -> None:
     assert queue.turns_of(2, NOW_MS + 200) == "ab"
 
 
-def changed(*places: tuple[str, int]) -> Delta:
+def changed(*places: tuple[str, int]) -> MetadataDelta:
     names = {name for name, _ in places}
-    return Delta({n: TopicDelta(None, None, frozenset(number for x, number in places if x == n)) for n in names})
+    return MetadataDelta(
+        {n: TopicDelta(None, None, frozenset(number for x, number in places if x == n)) for n in names}
+    )
 
 
 def test_only_those_of_which_the_controller_was_asked_are_looked_at_when_it_has_spoken() -> None:

@@ -10,10 +10,10 @@ import pytest
 from ottla.broker.auth.counters import FORGOTTEN_MS
 from ottla.broker.auth.mutations import STRICT_SINCE, TokenBucket
 from ottla.broker.tests.test_quotas import Stage, Who
-from ottla.controller.decision import Defaults, Spend, at_once, unbounded
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
-from ottla.controller.topics import Making, create_topics, delete_topics
+from ottla.controller.decision import ChargeQuota, ControllerDefaults, no_quota, run_to_end
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
+from ottla.controller.topics import TopicCreationContext, create_topics, delete_topics
 from ottla.controller.widening import create_partitions
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -115,21 +115,21 @@ def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
 # ---------------------------------------------------------------- the controller's rules
 
 
-def image(*topics: str, partitions: int = 2) -> Image:
-    draft = Draft(Image())
-    draft.take(m.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
+def image(*topics: str, partitions: int = 2) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
     image = draft.image(1, 1)
     asked = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
-    draft = Draft(image)
+    draft = ImageBuilder(image)
     for record in made(image, asked).records:
-        draft.take(record)
+        draft.replay(record)
     return draft.image(2, 1)
 
 
-def made(image: Image, request: ct.CreateTopicsRequest, spend: Spend = unbounded) -> Any:
+def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuota = no_quota) -> Any:
     ids = iter(bytes([n]) * 16 for n in range(1, 100))
-    making = Making(Defaults(), lambda: next(ids), lambda: 0.0, spend)
-    return at_once(create_topics(image, request, 7, making))
+    making = TopicCreationContext(ControllerDefaults(), lambda: next(ids), lambda: 0.0, spend)
+    return run_to_end(create_topics(image, request, 7, making))
 
 
 class Purse:
@@ -165,7 +165,7 @@ def test_a_trial_is_counted_too() -> None:
 def test_each_topic_is_counted_when_it_is_deleted() -> None:
     purse, before = Purse(1), image("a", "b")
     request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
-    answer = at_once(delete_topics(before, request, 6, purse))
+    answer = run_to_end(delete_topics(before, request, 6, purse))
     codes = [row.error_code for row in answer.response.responses]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     assert (purse.counted, len(answer.records)) == ([2], 1)
@@ -175,7 +175,7 @@ def test_only_partitions_that_are_new_are_counted() -> None:
     purse, before = Purse(1), image("a", "b")
     topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
     request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])
-    answer = at_once(create_partitions(before, request, 3, lambda: 0.0, purse))
+    answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, purse))
     codes = [row.error_code for row in answer.response.results]
     assert codes == [ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert purse.counted == [3]

@@ -14,8 +14,8 @@ from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.tests.group_node import UNKNOWN_ID, Node, codes, run
 from ottla.broker.tests.world import as_sent, topic_id_of
-from ottla.controller.delta import Delta, TopicDelta
-from ottla.controller.image import Image, Topic
+from ottla.controller.delta import MetadataDelta, TopicDelta
+from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -203,8 +203,8 @@ def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) 
     node = Node()
     many = 20 * RECORDS_PER_STEP
     image = node.stage.hosted.image
-    topic = Topic("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
-    node.stage.hosted.image = Image(topics={**image.topics, "t": topic}, topic_names=image.topic_names)
+    topic = TopicImage("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
+    node.stage.hosted.image = MetadataImage(topics={**image.topics, "t": topic}, topic_names=image.topic_names)
 
     async def story() -> None:
         turns = 0
@@ -259,9 +259,9 @@ def test_positions_go_with_their_topic_and_others_of_that_name_stay() -> None:
     node.groups.ask("g", lambda own: Commit(own, "g", "", None, -1, -1, new, 9))
     node.commit(topic="other")
     topic = node.stage.hosted.image.topics["t"]
-    node.groups.publish(Image(), Delta({"t": TopicDelta(topic, topic, frozenset({1}))}))
+    node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, topic, frozenset({1}))}))
     offsets = machine_of(node.groups.shard_of("g")).offsets
     assert len(offsets.of_topic("g", "t")) == 3
-    node.groups.publish(Image(), Delta({"t": TopicDelta(topic, None, frozenset())}))
+    node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, None, frozenset())}))
     assert list(offsets.of_topic("g", "t")) == [1], "O onTopicsDeleted: the deleted id, or none"
     assert list(offsets.of_topic("g", "other")) == [0]

@@ -5,29 +5,29 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, TopicPartition, steps_of
-from ottla.controller.delta import Delta, TopicDelta
-from ottla.controller.image import Partition, Topic
+from ottla.controller.delta import MetadataDelta, TopicDelta
+from ottla.controller.image import PartitionRegistration, TopicImage
 
 ME, OTHER = 1, 2
 X, Y = b"x" * 16, b"y" * 16
-MINE = Partition((ME,), (ME,), ME, 0, 0)
-THEIRS = Partition((OTHER,), (OTHER,), OTHER, 0, 0)
-BOTH = Partition((OTHER, ME), (OTHER, ME), OTHER, 3, 5)
+MINE = PartitionRegistration((ME,), (ME,), ME, 0, 0)
+THEIRS = PartitionRegistration((OTHER,), (OTHER,), OTHER, 0, 0)
+BOTH = PartitionRegistration((OTHER, ME), (OTHER, ME), OTHER, 3, 5)
 TOPIC, BROKER, GROUP = 2, 4, 32
 
 
-def topic(name: str = "t", topic_id: bytes = X, *partitions: Partition) -> Topic:
-    return Topic(name, topic_id, dict(enumerate(partitions)))
+def topic(name: str = "t", topic_id: bytes = X, *partitions: PartitionRegistration) -> TopicImage:
+    return TopicImage(name, topic_id, dict(enumerate(partitions)))
 
 
-def of(old: Topic | None, new: Topic | None, *numbers: int) -> Delta:
+def of(old: TopicImage | None, new: TopicImage | None, *numbers: int) -> MetadataDelta:
     some = new or old
     assert some is not None
-    return Delta({some.name: TopicDelta(old, new, frozenset(numbers))})
+    return MetadataDelta({some.name: TopicDelta(old, new, frozenset(numbers))})
 
 
 # What it shows: the delta, what is open here, the steps.
-ROWS: dict[str, tuple[Delta, dict[TopicPartition, bytes], list[Step]]] = {
+ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Step]]] = {
     "a new topic's own partitions are made, in order": (
         of(None, topic("t", X, MINE, THEIRS, BOTH), 2, 1, 0),
         {},
@@ -74,7 +74,7 @@ ROWS: dict[str, tuple[Delta, dict[TopicPartition, bytes], list[Step]]] = {
         [],
     ),
     "all that is open is led before anything is made, over all topics": (
-        Delta(
+        MetadataDelta(
             {
                 "a": TopicDelta(None, topic("a", X, MINE), frozenset({0})),
                 "b": TopicDelta(None, topic("b", Y, MINE), frozenset({0})),
@@ -84,7 +84,7 @@ ROWS: dict[str, tuple[Delta, dict[TopicPartition, bytes], list[Step]]] = {
         [Follow(("b", 0), MINE), Make(("a", 0), X, MINE)],
     ),
     "all that goes goes before anything is followed": (
-        Delta(
+        MetadataDelta(
             {
                 "a": TopicDelta(None, topic("a", X, MINE), frozenset({0})),
                 "b": TopicDelta(topic("b", Y, MINE), None, frozenset()),
@@ -94,28 +94,34 @@ ROWS: dict[str, tuple[Delta, dict[TopicPartition, bytes], list[Step]]] = {
         [Remove(("b", 0)), Follow(("a", 0), MINE)],
     ),
     "topics whose settings changed, and no others": (
-        Delta(configs=frozenset({(TOPIC, "b"), (TOPIC, "a"), (GROUP, "g")})),
+        MetadataDelta(configs=frozenset({(TOPIC, "b"), (TOPIC, "a"), (GROUP, "g")})),
         {},
         [Settle("a"), Settle("b")],
     ),
     "settings of a topic that was just made come with it": (
-        Delta({"t": TopicDelta(None, topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
+        MetadataDelta({"t": TopicDelta(None, topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
         {},
         [Make(("t", 0), X, MINE)],
     ),
     "settings of a topic that stays, changed with a partition of it": (
-        Delta({"t": TopicDelta(topic("t", X, MINE), topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
+        MetadataDelta(
+            {"t": TopicDelta(topic("t", X, MINE), topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})
+        ),
         {("t", 0): X},
         [Follow(("t", 0), MINE), Settle("t")],
     ),
     "settings of all brokers are every topic's": (
-        Delta(configs=frozenset({(BROKER, ""), (TOPIC, "a")})),
+        MetadataDelta(configs=frozenset({(BROKER, ""), (TOPIC, "a")})),
         {},
         [Settle(None)],
     ),
-    "settings of this broker are every topic's": (Delta(configs=frozenset({(BROKER, str(ME))})), {}, [Settle(None)]),
-    "settings of another broker are nothing to us": (Delta(configs=frozenset({(BROKER, str(OTHER))})), {}, []),
-    "nothing changed": (Delta(), {}, []),
+    "settings of this broker are every topic's": (
+        MetadataDelta(configs=frozenset({(BROKER, str(ME))})),
+        {},
+        [Settle(None)],
+    ),
+    "settings of another broker are nothing to us": (MetadataDelta(configs=frozenset({(BROKER, str(OTHER))})), {}, []),
+    "nothing changed": (MetadataDelta(), {}, []),
 }
 
 

@@ -8,33 +8,35 @@ from typing import Any
 import pytest
 
 from ottla.broker.server import quorum_numbers
-from ottla.controller.decision import at_once
-from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.decision import run_to_end
+from ottla.controller.raft.chain import LogSummary, VoterSetHistory
 from ottla.controller.raft.events import HardState, ReplicaKey
 from ottla.controller.raft.states import (
-    Candidate,
-    Follower,
-    Leader,
-    Progress,
-    Prospective,
-    Resigned,
-    State,
-    Unattached,
+    CandidateState,
+    EpochState,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ReplicaProgress,
+    ResignedState,
+    UnattachedState,
 )
-from ottla.controller.tests.test_controller import beat, create, machine
+from ottla.controller.tests.test_controller import create, machine, send_heartbeat
 from ottla.wire.messages import create_topics as ct
 
 ME = ReplicaKey(2, bytes([2]) * 16)
 OTHER = ReplicaKey(1, bytes([1]) * 16)
 
 
-def seen(state: State, *voters: ReplicaKey, voted: ReplicaKey | None = None, at: int = 3, committed: int = 10) -> Any:
+def seen(
+    state: EpochState, *voters: ReplicaKey, voted: ReplicaKey | None = None, at: int = 3, committed: int = 10
+) -> Any:
     raft = SimpleNamespace(
-        me=ME,
+        local_replica=ME,
         state=state,
-        voters=VoterHistory(voters or (ME, OTHER), None, at),
+        voters=VoterSetHistory(voters or (ME, OTHER), None, at),
         hard=HardState(5, -1, voted),
-        chain=EpochChain(12, [(4, 0)]),
+        log_summary=LogSummary(12, [(4, 0)]),
         leader_id=1,
         epoch=5,
         high_watermark=committed,
@@ -49,39 +51,39 @@ def told(controller: Any) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("state", "votes", "name"),
     [
-        (Leader(0, 0), True, "leader"),
-        (Candidate(0), True, "candidate"),
-        (Prospective(0), True, "prospective"),
-        (Follower(1, 0), True, "follower"),
-        (Follower(1, 0), False, "observer"),
-        (Unattached(0), True, "unattached"),
-        (Unattached(0), False, "observer"),
-        (Resigned(0), True, "resigned"),
+        (RaftLeaderState(0, 0), True, "leader"),
+        (CandidateState(0), True, "candidate"),
+        (ProspectiveState(0), True, "prospective"),
+        (RaftFollowerState(1, 0), True, "follower"),
+        (RaftFollowerState(1, 0), False, "observer"),
+        (UnattachedState(0), True, "unattached"),
+        (UnattachedState(0), False, "observer"),
+        (ResignedState(0), True, "resigned"),
     ],
 )
-def test_each_state_has_its_name(state: State, votes: bool, name: str) -> None:
+def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> None:
     controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
     ones = [line for line in quorum_numbers.states(controller) if line.endswith(" 1\n")]
     assert ones == [f'kafka_server_raft_metrics_current_state{{state="{name}"}} 1\n']
 
 
 def test_who_voted_for_whom() -> None:
-    assert told(seen(Follower(1, 0)))["current_vote"] == -1
-    assert told(seen(Follower(1, 0), voted=OTHER))["current_vote"] == 1
-    assert told(seen(Leader(0, 0)))["current_vote"] == 2, "itself"
-    assert told(seen(Candidate(0)))["current_vote"] == 2
+    assert told(seen(RaftFollowerState(1, 0)))["current_vote"] == -1
+    assert told(seen(RaftFollowerState(1, 0), voted=OTHER))["current_vote"] == 1
+    assert told(seen(RaftLeaderState(0, 0)))["current_vote"] == 2, "itself"
+    assert told(seen(CandidateState(0)))["current_vote"] == 2
 
 
 def test_a_leader_counts_those_that_only_follow() -> None:
-    ends = {ME: Progress(), OTHER: Progress(), ReplicaKey(3, ME.directory_id): Progress()}
-    found = told(seen(Leader(0, 0, ends=ends)))
+    ends = {ME: ReplicaProgress(), OTHER: ReplicaProgress(), ReplicaKey(3, ME.directory_id): ReplicaProgress()}
+    found = told(seen(RaftLeaderState(0, 0, replicas=ends)))
     assert (found["number_of_voters"], found["number_of_observers"]) == (2, 1)
     assert (found["log_end_offset"], found["log_end_epoch"], found["current_epoch"]) == (12, 4, 5)
 
 
 @pytest.mark.parametrize(("at", "committed", "open_"), [(3, 10, 0), (10, 10, 1), (9, 10, 0), (0, -1, 1), (-1, -1, 0)])
 def test_a_change_of_the_voters_is_open_until_it_is_committed(at: int, committed: int, open_: int) -> None:
-    assert told(seen(Leader(0, 0), at=at, committed=committed))["uncommitted_voter_change"] == open_
+    assert told(seen(RaftLeaderState(0, 0), at=at, committed=committed))["uncommitted_voter_change"] == open_
 
 
 def test_a_controller_counts_brokers_and_partitions() -> None:
@@ -89,11 +91,11 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
     rows = [ct.CreatableReplicaAssignment(n, r) for n, r in enumerate([[1], [2], [3], [1]])]
     create(made, "t", -1, -1, assignments=rows)
     create(made, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [2, 3])])
-    beat(made, 2, want_fence=True)
+    send_heartbeat(made, 2, want_fence=True)
     controller: Any = SimpleNamespace(image=made.image, is_active=True)
     found = {
         name.removeprefix("kafka_controller_kafkacontroller_"): x
-        for name, _, x in at_once(quorum_numbers.cluster(controller))
+        for name, _, x in run_to_end(quorum_numbers.cluster(controller))
     }
     assert found == {
         "activecontrollercount": 1,
@@ -107,7 +109,7 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
         "lastcommittedrecordoffset": made.image.offset,
     }
     controller.is_active = False
-    assert at_once(quorum_numbers.cluster(controller))[0][2] == 0
+    assert run_to_end(quorum_numbers.cluster(controller))[0][2] == 0
 
 
 def test_a_walk_over_many_partitions_is_cut_into_steps() -> None:

@@ -10,9 +10,9 @@ import pytest
 from ottla.broker.auth.counters import FORGOTTEN_MS, FREE, MOST_COUNTERS, Rate
 from ottla.broker.auth.quotas import Quotas
 from ottla.broker.server.peer import UNKNOWN
-from ottla.controller.delta import Delta
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.create_topics import CreateTopicsResponse
@@ -51,14 +51,14 @@ class Stage:
         self.clock = Clock()
         env: Any = self.clock
         self.quotas = Quotas(env)
-        self.image = Image()
+        self.image = MetadataImage()
         self.ahead_ms = 1.7e12
 
     def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
         """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
         rows = [m.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
-        draft = Draft(self.image)
-        draft.take(m.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
+        draft = ImageBuilder(self.image)
+        draft.replay(m.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
         self.image, before = draft.image(1, 1), draft
         self.quotas.publish(self.image, before.delta(self.image))
 
@@ -368,7 +368,7 @@ def test_quotas_come_with_the_first_image_too() -> None:
     stage.set(100, user="u")
     env: Any = stage.clock
     again = Quotas(env)
-    again.publish(stage.image, Delta.everything(stage.image))
+    again.publish(stage.image, MetadataDelta.from_empty(stage.image))
     assert again.is_on
     assert again.produce.spend(Who(), "c", 2000, stage.wall_ms) == 10_000
 

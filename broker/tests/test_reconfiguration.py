@@ -7,8 +7,8 @@ import pytest
 from ottla.broker.config import NodeConfig
 from ottla.broker.reconfiguration import check_change
 from ottla.broker.tests.at_once import done
-from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 
@@ -95,18 +95,18 @@ ACCEPTED = [
 ]
 
 
-def with_settings(*rows: tuple[str, str, str]) -> Image:
-    draft = Draft(Image())
+def with_settings(*rows: tuple[str, str, str]) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
     for broker, name, value in rows:
-        draft.take(m.ConfigRecord(RESOURCE_BROKER, broker, name, value))
+        draft.replay(m.ConfigRecord(RESOURCE_BROKER, broker, name, value))
     return draft.image(1, 1)
 
 
-def refused(name: str, stored: dict[str, str], image: Image | None = None, **settings: str) -> str | None:
+def refused(name: str, stored: dict[str, str], image: MetadataImage | None = None, **settings: str) -> str | None:
     """Return the message of the refusal."""
     config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()})
     try:
-        done(check_change(config, image or Image(), name, stored))
+        done(check_change(config, image or MetadataImage(), name, stored))
     except ProtocolError as error:
         return error.message if error.code == ErrorCode.INVALID_REQUEST else f"{error.code}"
     return None

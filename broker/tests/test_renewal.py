@@ -10,8 +10,8 @@ import pytest
 from ottla.broker.auth.doors import tls_for
 from ottla.broker.auth.renewal import Renewal
 from ottla.broker.config import NodeConfig
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.world.tls import BadTls, Tls
 
 KEY = "ssl.keystore.location"
@@ -39,7 +39,9 @@ class Listener:
 
 def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
     one, other = Listener(), Listener()
-    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs=configs), Delta(configs=frozenset({changed})))
+    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(
+        MetadataImage(configs=configs), MetadataDelta(configs=frozenset({changed}))
+    )
     return one.shown, other.shown
 
 
@@ -63,8 +65,8 @@ def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
     """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
     one, other = Listener(), Listener()
     one.refuses = error
-    changed = Delta(configs=frozenset({OWN}))
-    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs={OWN: {KEY: "new.pem"}}), changed)
+    changed = MetadataDelta(configs=frozenset({OWN}))
+    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(MetadataImage(configs={OWN: {KEY: "new.pem"}}), changed)
     assert (one.shown, other.shown) == ([], ["new.pem"])
     assert "listener IN keeps its certificates: no usable key" in caplog.text
 
@@ -86,7 +88,9 @@ def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the
     )
     shown = []
     listener = SimpleNamespace(renew=shown.append)
-    image = Image(configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}})
-    Renewal(config, {"IN": listener}).publish(image, Delta(configs=frozenset({whose})))
+    image = MetadataImage(
+        configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
+    )
+    Renewal(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
     at_start = tls_for(config.values, "IN", "SSL")
     assert shown == [replace(at_start, keys=replace(at_start.keys, location="second.pem"))]

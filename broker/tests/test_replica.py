@@ -12,7 +12,7 @@ from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.world import NOW_MS, topic_id_of
-from ottla.controller.image import Partition
+from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, append_batches, memory_disk, new_log, reopen_in_new_session
 from ottla.log.validate import ValidationPending
@@ -45,7 +45,7 @@ def test_what_a_killed_process_left_unsynced_is_no_answer_to_a_batch_sent_again(
     found = reopen_in_new_session(memory, settings, point=SYNCED)  # by the next process: the page cache is still there
     due: list[Replica] = []
     replica = Replica(found, TOPIC_ID, lambda _: None, due.append, IsrRules(30_000, lambda *_: True))
-    assert replica.follow_image(1, Partition((1,), (1,), leader=1, leader_epoch=3, partition_epoch=0), NOW)
+    assert replica.follow_image(1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=3, partition_epoch=0), NOW)
     replica.count_what_was_found(NOW)
     assert found.high_watermark == committed
     assert bool(due) == (committed == SYNCED), "and its sync is asked for at once"
@@ -129,7 +129,7 @@ def hosted(**settings: Any) -> Replica:
 )
 def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> None:
     replica = hosted()
-    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    replica.follow_image(ME, PartitionRegistration((ME,), (ME,), ME, 5, 0), NOW_MS)
     if code is None:
         replica.check_epoch(claimed)
         return
@@ -154,7 +154,7 @@ def test_r337_acks_all_is_refused_while_too_few_are_in_sync(
 ) -> None:
     replica = hosted(min_insync_replicas=least)
     replica.check_min_isr()  # who does not lead refuses otherwise
-    replica.follow_image(ME, Partition(replicas, isr, ME, 5, 0), NOW_MS)
+    replica.follow_image(ME, PartitionRegistration(replicas, isr, ME, 5, 0), NOW_MS)
     if not refused:
         replica.check_min_isr()
         return
@@ -165,7 +165,7 @@ def test_r337_acks_all_is_refused_while_too_few_are_in_sync(
 
 def test_where_records_must_be_looked_at_only_a_client_is_put_off() -> None:
     replica = hosted(validate_records=True)
-    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    replica.follow_image(ME, PartitionRegistration((ME,), (ME,), ME, 5, 0), NOW_MS)
     many = r.build_batch([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
     with pytest.raises(ValidationPending):
         replica.append(bytearray(many), NOW_MS, at_once=False)
@@ -176,7 +176,7 @@ def test_a_batch_sent_again_moves_nothing() -> None:
     replica = hosted(flush_messages=1)
     due: list[Replica] = []
     replica._flush_due = due.append
-    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    replica.follow_image(ME, PartitionRegistration((ME,), (ME,), ME, 5, 0), NOW_MS)
     batch = r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0)
     assert not replica.append(bytearray(batch), NOW_MS).duplicate
     assert (len(due), replica.log.high_watermark) == (1, 0), "it counts once it is on the disk"
@@ -188,7 +188,7 @@ def test_a_batch_sent_again_moves_nothing() -> None:
 
 def test_behind_a_sync_under_way_an_append_waits_for_the_next() -> None:
     replica = hosted()
-    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    replica.follow_image(ME, PartitionRegistration((ME,), (ME,), ME, 5, 0), NOW_MS)
     for flushing, committed in ((False, 1), (True, 1)):
         replica.flushing = flushing
         replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)

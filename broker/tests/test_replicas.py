@@ -15,7 +15,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import ME, Ground, told, topic
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.directories import MIGRATING, UNASSIGNED
-from ottla.controller.image import Image, Topic
+from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
@@ -38,7 +38,7 @@ def made(ground: Ground, directory: int, name: str, *, topic_id: bytes | None = 
 def load(ground: Ground, *names: str) -> None:
     """The start of a process whose image has these topics."""
     topics = {name: topic(name, 1) for name in names}
-    ground.image = Image(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
     async def main() -> None:
         await ground.replicas.load(ground.image)
@@ -114,10 +114,10 @@ def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
     ground = Ground()
     made(ground, 0, "t", records=2)
     known = topic("t", 1)
-    elsewhere = Topic(
+    elsewhere = TopicImage(
         "t", known.id, {0: replace(known.partitions[0], replicas=(ME + 1,), isr=(ME + 1,), leader=ME + 1)}
     )
-    ground.image = Image(topics={"t": elsewhere}, topic_names={known.id: "t"})
+    ground.image = MetadataImage(topics={"t": elsewhere}, topic_names={known.id: "t"})
 
     async def main() -> None:
         await ground.replicas.load(ground.image)
@@ -194,7 +194,7 @@ def test_very_many_partitions_are_opened_while_others_run() -> None:
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(other)
-            await ground.replicas.load(Image(topics=topics))
+            await ground.replicas.load(MetadataImage(topics=topics))
             nursery.cancel_scope.cancel()
 
     virtually(main)
@@ -245,7 +245,7 @@ def test_r331_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int
     ground = Ground()
     if fenced is not None:
         record = m.RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)
-        ground.replicas.image = Image(brokers={2: record})
+        ground.replicas.image = MetadataImage(brokers={2: record})
     assert ground.replicas._rules.eligible(2, epoch) is joins, "KIP-841, KIP-903"
 
 

@@ -12,8 +12,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.services import Metering, Services
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.peers.client import Channel
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -25,13 +25,13 @@ async def _forever() -> None:
 class Stage:
     """As much of a node as its controller's listener needs; it is no broker."""
 
-    def __init__(self, config: NodeConfig, image: Image) -> None:
+    def __init__(self, config: NodeConfig, image: MetadataImage) -> None:
         self.env: Any = VirtualEnv()
         self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
         idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
         parts: Any = dict.fromkeys(Services.__dataclass_fields__)
         parts |= {"env": self.env, "config": config, "controller": self.controller, "making": ()}
-        cache: Any = SimpleNamespace(cluster_id="c", image=Image())
+        cache: Any = SimpleNamespace(cluster_id="c", image=MetadataImage())
         self.made: Any = SimpleNamespace(
             services=Services(**parts | {"metering": Metering()}),
             controller=self.controller,
@@ -45,19 +45,19 @@ class Stage:
         listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
         serving.controllers(self.env, self.made, listening, nursery)
 
-    def commit(self, image: Image, delta: Delta) -> None:
+    def commit(self, image: MetadataImage, delta: MetadataDelta) -> None:
         for hear in self.controller.listeners:
             hear(image, delta)
 
 
 def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
-    net, stage = MemoryNet(), Stage(NodeConfig(), Image())
+    net, stage = MemoryNet(), Stage(NodeConfig(), MetadataImage())
 
     async def main() -> None:
         listener = await net.listen("h", 9093)
         async with trio.open_nursery() as nursery:
             stage.serve(listener, nursery)
-            stage.commit(Image(7, features={"metadata.version": 30}), Delta(features=True))
+            stage.commit(MetadataImage(7, features={"metadata.version": 30}), MetadataDelta(features=True))
             channel = Channel(await net.connect("h", 9093))
             answer = await channel.call(ApiVersionsRequest("ottla", "1"), 4)
             levels = {f.name: f.max_version_level for f in answer.finalized_features}
@@ -75,14 +75,14 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
     settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
     settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
     own = (RESOURCE_BROKER, "7")
-    stage = Stage(NodeConfig(settings, node_id=7), Image(configs={own: {keys: "before.pem"}}))
+    stage = Stage(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
         listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keys.location), accept=_forever)
         async with trio.open_nursery() as nursery:
             stage.serve(listener, nursery)
             assert shown == ["before.pem"], "what was set before this start"
-            stage.commit(Image(configs={own: {keys: "next.pem"}}), Delta(configs=frozenset({own})))
+            stage.commit(MetadataImage(configs={own: {keys: "next.pem"}}), MetadataDelta(configs=frozenset({own})))
             nursery.cancel_scope.cancel()
 
     virtually(main)

@@ -10,7 +10,7 @@ from ottla.broker.server import sessions
 from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import Stage, topic_id_of
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
@@ -194,7 +194,7 @@ def test_an_id_that_becomes_known_later_is_served_from_then_on(reader: Reader) -
 
 def test_a_topic_that_goes_can_be_forgotten_by_its_id(reader: Reader) -> None:
     session = reader.answer(request(wanted={"a": (0,), "b": (0,)})).session_id
-    reader.stage.hosted.image = Image()
+    reader.stage.hosted.image = MetadataImage()
     assert reader.names(request(session, 1, {"a": (0,)}, {"b": (0,)})) == [("a", 0)]
 
 

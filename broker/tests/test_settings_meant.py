@@ -15,10 +15,16 @@ from ottla.broker.handlers import describe_configs
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
-from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, check_value, meant
-from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, Image
-from ottla.controller.leadership import rules_of
+from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, canonical_value, check_value
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
+from ottla.controller.leadership import topic_change_rules
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import CompressionType
 from ottla.wire.messages import describe_configs as dc
@@ -31,12 +37,12 @@ AROUND = (" {}", "{} ", "\t {}\r\n")
 ODD = ("\x00{}", "\u00a0{}", "{}\u2003", "{},\u00a0{}", "1_{}")
 
 
-def image_with(*records: m.ConfigRecord) -> Image:
-    draft = Draft(Image())
-    draft.take(m.TopicRecord("t", bytes([9] * 16)))
-    draft.take(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+def image_with(*records: m.ConfigRecord) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.TopicRecord("t", bytes([9] * 16)))
+    draft.replay(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for record in records:
-        draft.take(record)
+        draft.replay(record)
     return draft.image(1, 1)
 
 
@@ -64,13 +70,13 @@ def odd(key: ConfigKey, value: str) -> Iterator[str]:
     return (x for x in (around.format(value, value) for around in ODD) if check_value(key, x) is None)
 
 
-def read_topic(config: NodeConfig, image: Image, name: str) -> list[Any]:
+def read_topic(config: NodeConfig, image: MetadataImage, name: str) -> list[Any]:
     """All that anybody reads of a topic's settings."""
     sides = [Throttle(side, 1) for side in (LEADER, FOLLOWER)]
     return [
         config.log_settings(image, "t"),
         config.topic_text(image, "t", KEYS[name]),
-        rules_of(image, config.values, image.topics["t"]),
+        topic_change_rules(image, config.values, image.topics["t"]),
         [side.names(image, "t", number) for side in sides for number in range(3)],
     ]
 
@@ -161,7 +167,7 @@ def test_a_nodes_own_settings_are_read_as_meant() -> None:
 
 
 def test_what_nobody_knows_means_what_it_says() -> None:
-    assert meant(None, " A, b ") == " A, b "
+    assert canonical_value(None, " A, b ") == " A, b "
 
 
 def rows_of(stage: Stage, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:

@@ -13,8 +13,8 @@ from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.shared import Shared
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.share_node import Node, T
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
@@ -254,8 +254,8 @@ def test_a_new_leader_epoch_begins_anew() -> None:
 def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
     node = Node()
     quotas = Quotas(node.stage.env)  # type: ignore[arg-type]
-    draft = Draft(Image())
-    draft.take(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
     quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
     node.stage.services.metering.quotas = quotas
 

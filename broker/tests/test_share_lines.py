@@ -10,7 +10,7 @@ import trio
 from ottla.broker.share.lines import TIMEOUT_S, Lines
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Disconnected
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -28,8 +28,8 @@ class Around:
         self.env.net = MemoryNet()
         self.until_ms = until_ms
 
-    def image(self) -> Image:
-        return Image()
+    def image(self) -> MetadataImage:
+        return MetadataImage()
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return AT if broker_id == 2 and self.env.monotonic_ms() < self.until_ms else None

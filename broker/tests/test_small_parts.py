@@ -14,7 +14,7 @@ from ottla.broker.server.purgatory import Parked, Purgatory
 from ottla.broker.start_checks import check_values
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 
 
 def test_trap_84_groups_go_where_kafka_puts_them() -> None:
@@ -37,7 +37,7 @@ def test_every_default_passes_its_own_check() -> None:
     for key in [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
         if key.default is not None:
             assert check_value(key, key.default) is None, key
-    settings = NodeConfig().log_settings(Image(), "t")
+    settings = NodeConfig().log_settings(MetadataImage(), "t")
     assert settings.segment_bytes == 1 << 30
 
 
@@ -82,13 +82,13 @@ def test_listeners_are_read_as_kafka_writes_them() -> None:
 
 
 def test_a_topics_own_setting_wins_over_the_brokers() -> None:
-    image = Image(configs={(2, "t"): {"retention.ms": "1"}, (4, ""): {"log.retention.ms": "2"}})
+    image = MetadataImage(configs={(2, "t"): {"retention.ms": "1"}, (4, ""): {"log.retention.ms": "2"}})
     config = NodeConfig({"log.retention.ms": "3"})
     key = TOPIC_KEYS["retention.ms"]
     assert config.topic_text(image, "t", key) == "1"
     assert config.topic_text(image, "u", key) == "2"
-    assert config.topic_text(Image(), "u", key) == "3"
-    assert NodeConfig().topic_text(Image(), "u", key) == "604800000"
+    assert config.topic_text(MetadataImage(), "u", key) == "3"
+    assert NodeConfig().topic_text(MetadataImage(), "u", key) == "604800000"
 
 
 class VirtualEnv:

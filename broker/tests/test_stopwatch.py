@@ -12,8 +12,8 @@ from ottla.broker.auth.quotas import Quotas
 from ottla.broker.server.stopwatch import Stopwatch
 from ottla.broker.services import Metering
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -93,8 +93,8 @@ def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> Stage:
     stage = Stage(monkeypatch)
     env: Any = stage.env
     quotas = Quotas(env)
-    draft = Draft(Image())
-    draft.take(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False))
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False))
     image = draft.image(1, 1)
     quotas.publish(image, draft.delta(image))
     stage.services.metering.quotas, stage.services.metering.times_requests = quotas, True

@@ -11,8 +11,8 @@ import pytest
 
 from ottla.broker.tests.group_node import Node, run
 from ottla.broker.tests.streams_stage import internal, rows, sub, topology
-from ottla.controller.acl import Operation, Resource
-from ottla.controller.delta import Delta
+from ottla.controller.acl import AclOperation, ResourceType
+from ottla.controller.delta import MetadataDelta
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_describe as cd
@@ -35,7 +35,7 @@ class Streams(Node):
         super().__init__(**settings)
         image = replace(self.stage.hosted.image, features={"streams.version": level})
         self.stage.hosted.image = image
-        self.groups.publish(image, Delta.everything(image))
+        self.groups.publish(image, MetadataDelta.from_empty(image))
         self.created: list[tuple[list[CreatableTopic], int]] = []
         self.failures_of: dict[str, str] = {}
         internal_topics = SimpleNamespace(
@@ -66,7 +66,7 @@ class Streams(Node):
         )
         return list(answer.groups)
 
-    def allow(self, *denied: tuple[Operation, Resource, str]) -> None:
+    def allow(self, *denied: tuple[AclOperation, ResourceType, str]) -> None:
         """Everything is allowed but this."""
         self.stage.services.authorizer = SimpleNamespace(
             decided={},
@@ -162,15 +162,15 @@ def test_where_streams_groups_are_switched_off_it_is_an_unknown_version() -> Non
 def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
     """237."""
     node = Streams()
-    node.allow((Operation.READ, Resource.GROUP, "g"))
+    node.allow((AclOperation.READ, ResourceType.GROUP, "g"))
     assert node.beat().error_code == E.GROUP_AUTHORIZATION_FAILED
     for name in ("t", "r", "log"):
-        node.allow((Operation.DESCRIBE, Resource.TOPIC, name))
+        node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, name))
         assert node.beat(topology=APP).error_code == E.TOPIC_AUTHORIZATION_FAILED
     assert node.beat(member_epoch=-1, topology=None).error_code == E.GROUP_ID_NOT_FOUND, "nothing was done"
 
 
-CREATE_CLUSTER = (Operation.CREATE, Resource.CLUSTER, "kafka-cluster")
+CREATE_CLUSTER = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
 
 
 def test_internal_topics_are_made_as_they_were_asked_for() -> None:
@@ -185,7 +185,7 @@ def test_internal_topics_are_made_as_they_were_asked_for() -> None:
 def test_who_may_not_make_topics_is_told() -> None:
     """241."""
     node = Streams()
-    node.allow(CREATE_CLUSTER, (Operation.CREATE, Resource.TOPIC, "log"))
+    node.allow(CREATE_CLUSTER, (AclOperation.CREATE, ResourceType.TOPIC, "log"))
     status = node.beat(topology=APP).status or []
     (detail,) = [row.status_detail for row in status if row.status_code == 3]
     assert detail.endswith("; Unauthorized to CREATE on topics log.")
@@ -234,7 +234,7 @@ def test_internal_topics_are_shown_as_large_as_they_are_once_that_is_known() -> 
     node.stage.hosted.host("log", partitions=3)
     image = replace(node.stage.hosted.image, features={"streams.version": 1})
     node.stage.hosted.image = image
-    node.groups.publish(image, Delta.everything(image))
+    node.groups.publish(image, MetadataDelta.from_empty(image))
     member = {"member_epoch": group.members[0].member_epoch, "topology": None}
     answer = node.beat(**member)
     assert answer.error_code == 0
@@ -259,9 +259,9 @@ def test_groups_that_are_none_or_may_not_be_seen() -> None:
     assert (missing.error_code, missing.error_message) == (E.GROUP_ID_NOT_FOUND, "Group x not found.")
     assert (other.error_code, other.error_message) == (E.GROUP_ID_NOT_FOUND, "Group simple is not a streams group.")
     assert empty.error_code == E.INVALID_GROUP_ID
-    node.allow((Operation.DESCRIBE, Resource.GROUP, "g"))
+    node.allow((AclOperation.DESCRIBE, ResourceType.GROUP, "g"))
     assert node.describe("g")[0].error_code == E.GROUP_AUTHORIZATION_FAILED
-    node.allow((Operation.DESCRIBE, Resource.TOPIC, "log"))
+    node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, "log"))
     (hidden,) = node.describe("g")
     assert (hidden.error_code, hidden.topology, hidden.members) == (E.TOPIC_AUTHORIZATION_FAILED, None, [])
 

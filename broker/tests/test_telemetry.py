@@ -13,10 +13,10 @@ from ottla.broker.telemetry.instances import MOST_INSTANCES, Instances
 from ottla.broker.telemetry.otlp import samples
 from ottla.broker.telemetry.subscriptions import Subscription, Wanted, subscriptions_in, wanted_of
 from ottla.broker.telemetry.telemetry import Telemetry
-from ottla.controller.decision import at_once
-from ottla.controller.delta import Delta
-from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
+from ottla.controller.decision import run_to_end
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.wire.compression import CompressionType, compress
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import metadata_records as m
@@ -41,11 +41,11 @@ class Clock:
         return bytes([self.made]) * 16
 
 
-def image(**subscriptions: dict[str, str]) -> Image:
-    draft = Draft(Image())
+def image(**subscriptions: dict[str, str]) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
     for name, values in subscriptions.items():
         for key, value in values.items():
-            draft.take(m.ConfigRecord(RESOURCE_CLIENT_METRICS, name, key, value))
+            draft.replay(m.ConfigRecord(RESOURCE_CLIENT_METRICS, name, key, value))
     return draft.image(1, 1)
 
 
@@ -60,7 +60,7 @@ class Node:
     def subscribe(self, **subscriptions: dict[str, str]) -> None:
         now = image(**subscriptions)
         changed = frozenset((RESOURCE_CLIENT_METRICS, name) for name in subscriptions)
-        self.telemetry.publish(now, Delta(configs=changed))
+        self.telemetry.publish(now, MetadataDelta(configs=changed))
 
     def ask(self, ident: bytes = ID) -> Any:
         return self.telemetry.ask(ident, WHO, self.peer)
@@ -68,7 +68,7 @@ class Node:
     def push(self, subscription_id: int, metrics: bytes = b"", codec: int = 0, *, ends: bool = False) -> ErrorCode:
         request = PushTelemetryRequest(ID, subscription_id, ends, codec, metrics)
         try:
-            at_once(self.telemetry.push(request, WHO, self.peer, MOST))  # type: ignore[arg-type]
+            run_to_end(self.telemetry.push(request, WHO, self.peer, MOST))  # type: ignore[arg-type]
         except ProtocolError as error:
             return error.code
         return ErrorCode.NONE
@@ -175,7 +175,7 @@ def test_ids_no_client_has_are_refused(ident: bytes) -> None:
     node = Node(a=A)
     request = PushTelemetryRequest(ident)
     with pytest.raises(ProtocolError) as error:
-        at_once(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
+        run_to_end(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -244,7 +244,7 @@ def message(*metrics: bytes) -> bytes:
 def shown(node: Node) -> list[str]:
     assert node.telemetry.pushed is not None
     steps = node.telemetry.pushed.lines(node.clock.ms)
-    return "".join(at_once(steps)).splitlines()  # type: ignore[arg-type]
+    return "".join(run_to_end(steps)).splitlines()  # type: ignore[arg-type]
 
 
 def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
@@ -318,7 +318,7 @@ def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.Mo
         subscription_id = node.ask(ident).subscription_id
         raw = message(metric("m", point(1))) if full else b"\x78\x01"
         request = PushTelemetryRequest(ident, subscription_id, False, 0, raw)
-        at_once(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
+        run_to_end(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
     assert pushed.pushes == 100
     assert len(pushed._clients) == 0
     assert pushed._size_bytes == 0

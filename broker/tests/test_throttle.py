@@ -10,17 +10,17 @@ import trio
 
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.tests.brokers import Brokers, until
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.wire.errors import ErrorCode as E
 
 ME = 7
 RATE, LIST = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
 
 
-def image(rate: dict[str, str] | None = None, listed: str = "*") -> Image:
+def image(rate: dict[str, str] | None = None, listed: str = "*") -> MetadataImage:
     """``rate`` by broker; an empty name is for all."""
     brokers: dict[Any, Any] = {(RESOURCE_BROKER, name): {RATE: text} for name, text in (rate or {}).items()}
-    return Image(configs={**brokers, (RESOURCE_TOPIC, "t"): {LIST: listed}})
+    return MetadataImage(configs={**brokers, (RESOURCE_TOPIC, "t"): {LIST: listed}})
 
 
 @pytest.mark.parametrize(

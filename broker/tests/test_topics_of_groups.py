@@ -14,7 +14,7 @@ from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import COLD_AT_ONCE, Topics, topic_hash
 from ottla.broker.tests.consumer_stage import Shard
 from ottla.broker.tests.test_consumer_hostile import stored
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.machine import Effects
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import consumer_group_records as cr
@@ -22,30 +22,30 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import share_group_heartbeat as sb
 
 ID = bytes.fromhex("01020304050607081112131415161718")
-LED = Partition((), (), 1, 1, 1)
-GOLDEN = Topic("hdr", bytes.fromhex("b48235543cbf436689c81c69b394297a"), {0: LED})
+LED = PartitionRegistration((), (), 1, 1, 1)
+GOLDEN = TopicImage("hdr", bytes.fromhex("b48235543cbf436689c81c69b394297a"), {0: LED})
 
 
 def test_a_topics_hash_is_kafkas() -> None:
     """181, 182."""
-    assert topic_hash(Topic("foo", ID, {0: LED, 1: LED}), Image()) == -5630655083796711550
+    assert topic_hash(TopicImage("foo", ID, {0: LED, 1: LED}), MetadataImage()) == -5630655083796711550
     brokers = {n: m.RegisterBrokerRecord(n, rack=rack) for n, rack in ((1, "ra"), (2, "rb"), (3, None))}
-    placed = Partition((2, 1, 3, 9), (), 1, 1, 1)
-    assert topic_hash(Topic("foo", ID, {0: placed}), Image(brokers=brokers)) == 3865008404773448353
-    assert topic_hash(GOLDEN, Image()) == -6535517012970506958
+    placed = PartitionRegistration((2, 1, 3, 9), (), 1, 1, 1)
+    assert topic_hash(TopicImage("foo", ID, {0: placed}), MetadataImage(brokers=brokers)) == 3865008404773448353
+    assert topic_hash(GOLDEN, MetadataImage()) == -6535517012970506958
 
 
 def test_a_groups_hash_is_kafkas_and_topics_that_are_not_there_do_not_count() -> None:
     """181, 182."""
-    topics = Topics(Image(topics={"hdr": GOLDEN}))
+    topics = Topics(MetadataImage(topics={"hdr": GOLDEN}))
     assert topics.hash_of(["zzz", "hdr", "a"]) == -2448637757693629361
     assert topics.hash_of(["zzz"]) == topics.hash_of([]) == 0
 
 
 def test_a_hash_is_kept_until_its_topic_is_touched() -> None:
-    topics = Topics(Image(topics={"hdr": GOLDEN}))
+    topics = Topics(MetadataImage(topics={"hdr": GOLDEN}))
     before = topics.hash_of(["hdr"])
-    grown = Image(7, topics={"hdr": Topic("hdr", GOLDEN.id, {0: LED, 1: LED})})
+    grown = MetadataImage(7, topics={"hdr": TopicImage("hdr", GOLDEN.id, {0: LED, 1: LED})})
     topics.follow(grown, [], has_new=False)
     assert (topics.hash_of(["hdr"]), topics.new_topics_at) == (before, -1)
     topics.follow(grown, ["hdr"], has_new=True)
@@ -60,7 +60,7 @@ class Looks:
         self.count = 0
         monkeypatch.setattr(looked_at, "topic_hash", self._look)
 
-    def _look(self, topic: Topic, image: Image) -> int:
+    def _look(self, topic: TopicImage, image: MetadataImage) -> int:
         self.count += 1
         return topic_hash(topic, image)
 

@@ -21,10 +21,10 @@ from ottla.broker.services import Metering
 from ottla.broker.tests.memory_net import MemoryNet, Side
 from ottla.broker.tests.world import virtually
 from ottla.broker.turn import Turn
-from ottla.controller.delta import Delta
-from ottla.controller.driver import Controller
-from ottla.controller.image import Image
-from ottla.controller.tests.world import Ground
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.driver import QuorumController
+from ottla.controller.image import MetadataImage
+from ottla.controller.tests.world import ControllerFixture
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request
@@ -39,10 +39,10 @@ ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
 class Broker:
     """Node 2: no controller of its own, and metadata that comes to it a moment after it is committed."""
 
-    def __init__(self, ground: Ground, controller: Controller, net: MemoryNet) -> None:
+    def __init__(self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet) -> None:
         self.env = ground.env
         self.net = net
-        self.image = Image()
+        self.image = MetadataImage()
         self.is_active = False
         self.node_id, self.leader_id = ME, 1
         self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
@@ -57,7 +57,7 @@ class Broker:
         self._epoch = 0
         controller.listeners.append(self._hear)
 
-    def _hear(self, image: Image, delta: Delta) -> None:
+    def _hear(self, image: MetadataImage, delta: MetadataDelta) -> None:
         async def later() -> None:
             await trio.sleep(0.002)
             self.image = self.cache.image = image
@@ -103,9 +103,9 @@ class Cluster:
     """Node 1 with controller and broker, node 2 with a broker."""
 
     def __init__(self) -> None:
-        self.ground = Ground()
+        self.ground = ControllerFixture()
         self.net = MemoryNet()
-        self.controller: Controller
+        self.controller: QuorumController
         self.broker: Broker
         self.accepted: list[Side] = []
 
@@ -143,7 +143,7 @@ class Cluster:
         """Broker 1 lives beside the controller."""
         epoch = self.controller.image.brokers[1].broker_epoch
         while True:
-            self.controller.heard(1, epoch)
+            self.controller.record_heartbeat(1, epoch)
             await self.controller.submit(bh.BrokerHeartbeatRequest(1, epoch, self.controller.image.offset))
             await trio.sleep(0.1)
 

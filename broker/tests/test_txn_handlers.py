@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
 from ottla.broker.tests.world import as_sent, awaited
 from ottla.broker.txn.coordinator import TOPIC
-from ottla.controller.acl import Operation, Resource
+from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -31,14 +31,14 @@ A = (FIRST_ID, 0)
 class Denying:
     """An authorizer that allows everything but what a test names."""
 
-    def __init__(self, *denied: tuple[Operation, Resource]) -> None:
+    def __init__(self, *denied: tuple[AclOperation, ResourceType]) -> None:
         self._denied = denied
         self.decided: dict[Any, bool] = {}
 
-    def may(self, peer: Any, operation: Operation, resource: Resource, name: str) -> bool:
+    def may(self, peer: Any, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         return (operation, resource) not in self._denied
 
-    def may_any(self, peer: Any, operation: Operation, resource: Resource) -> bool:
+    def may_any(self, peer: Any, operation: AclOperation, resource: ResourceType) -> bool:
         return (operation, resource) not in self._denied
 
 
@@ -123,10 +123,10 @@ def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, c
 @pytest.mark.parametrize(
     ("name", "denied", "code"),
     [
-        ("x", [(Operation.WRITE, Resource.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("x", [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (
             None,
-            [(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER), (Operation.WRITE, Resource.TOPIC)],
+            [(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.WRITE, ResourceType.TOPIC)],
             E.CLUSTER_AUTHORIZATION_FAILED,
         ),
     ],
@@ -139,7 +139,7 @@ def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) ->
 
 def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((Operation.IDEMPOTENT_WRITE, Resource.CLUSTER))
+    node.stage.services.authorizer = Denying((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.next_nowait = node.ids.take  # type: ignore[attr-defined]
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
@@ -182,8 +182,8 @@ def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, c
     ("name", "denied", "code"),
     [
         ("", (), E.INVALID_REQUEST),
-        ("x", [(Operation.WRITE, Resource.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        ("x", [(Operation.WRITE, Resource.TOPIC)], E.TOPIC_AUTHORIZATION_FAILED),
+        ("x", [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("x", [(AclOperation.WRITE, ResourceType.TOPIC)], E.TOPIC_AUTHORIZATION_FAILED),
     ],
 )
 def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
@@ -218,7 +218,7 @@ def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> Non
 
 def test_fact_125_only_brokers_may_ask_so() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((Operation.CLUSTER_ACTION, Resource.CLUSTER))
+    node.stage.services.authorizer = Denying((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
     assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
 
@@ -251,8 +251,8 @@ def test_fact_130_a_groups_partition_is_added() -> None:
         (1, "x", (FIRST_ID, 1), (), E.INVALID_PRODUCER_EPOCH),
         (4, "y", A, (), E.INVALID_PRODUCER_ID_MAPPING),
         (4, "", A, (), E.INVALID_REQUEST),
-        (4, "x", A, [(Operation.READ, Resource.GROUP)], E.GROUP_AUTHORIZATION_FAILED),
-        (4, "x", A, [(Operation.WRITE, Resource.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (4, "x", A, [(AclOperation.READ, ResourceType.GROUP)], E.GROUP_AUTHORIZATION_FAILED),
+        (4, "x", A, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
 def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
@@ -282,7 +282,7 @@ def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[i
         (5, "", 0, (), E.INVALID_REQUEST),
         (5, "y", 0, (), E.INVALID_PRODUCER_ID_MAPPING),
         (5, "x", 0, (), E.INVALID_TXN_STATE),
-        (5, "x", 0, [(Operation.WRITE, Resource.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (5, "x", 0, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
 def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
@@ -312,9 +312,9 @@ def test_fact_158_what_is_told_of_an_id() -> None:
 @pytest.mark.parametrize(
     ("denied", "code", "topics"),
     [
-        ((Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0),
-        ((Operation.DESCRIBE, Resource.TOPIC), E.NONE, 0),
-        ((Operation.WRITE, Resource.TOPIC), E.NONE, 1),
+        ((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID), E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0),
+        ((AclOperation.DESCRIBE, ResourceType.TOPIC), E.NONE, 0),
+        ((AclOperation.WRITE, ResourceType.TOPIC), E.NONE, 1),
     ],
 )
 def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
@@ -379,7 +379,7 @@ def test_fact_159_a_pattern_that_is_none_is_refused() -> None:
 
 def test_fact_159_what_somebody_may_not_see_is_left_out() -> None:
     node = three()
-    node.stage.services.authorizer = Denying((Operation.DESCRIBE, Resource.TRANSACTIONAL_ID))
+    node.stage.services.authorizer = Denying((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
     assert listed(node).transaction_states == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.tests.ground import ME, topic
 from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS, virtually
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     CorruptFile,
@@ -54,7 +54,7 @@ def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int,
     told = known.partitions[0]
     told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
     topics = {"t": replace(known, partitions={0: told})} if there else {}
-    ground.image = Image(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
     virtually(ground.open)
 
@@ -65,7 +65,7 @@ def test_a_copy_goes_on() -> None:
     copy(ground, 1, 1, 1)
     known = topic("t", 1)
     told = replace(known.partitions[0], directories=(ground.ids[0],))
-    ground.image = Image(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
+    ground.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
 
     async def story() -> None:
         await ground.open()

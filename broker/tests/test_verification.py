@@ -12,7 +12,7 @@ import trio
 from ottla.broker.tests.world import Stage, virtually
 from ottla.broker.txn import verification
 from ottla.broker.txn.verification import Ground, Operation, Verifier, Wanted
-from ottla.controller.image import Partition, Topic
+from ottla.controller.image import PartitionRegistration, TopicImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
@@ -28,9 +28,9 @@ class Elsewhere:
         stage = Stage()
         stage.hosted.host("t", partitions=3)
         self.services = stage.services
-        partition = Partition((2,), (2,), 2, 1, 0)
+        partition = PartitionRegistration((2,), (2,), 2, 1, 0)
         image = stage.hosted.image
-        topic = Topic("__transaction_state", bytes(16), {0: partition})
+        topic = TopicImage("__transaction_state", bytes(16), {0: partition})
         brokers = {2: SimpleNamespace(fenced=False, end_points=())}
         seen = SimpleNamespace(topics={**image.topics, topic.name: topic}, brokers=brokers)
         self.image: Any = seen

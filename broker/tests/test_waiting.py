@@ -7,7 +7,7 @@ from ottla.broker.tests.ground import ME
 from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.image import Partition, Topic
+from ottla.controller.image import PartitionRegistration, TopicImage
 from ottla.log.futures import create_future_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire import records as r
@@ -16,10 +16,10 @@ ID = b"t".ljust(16, b"-")
 OTHER = 2
 
 
-def led_by(leader: int, epoch: int) -> Topic:
+def led_by(leader: int, epoch: int) -> TopicImage:
     """A topic whose partition this node and another one have."""
-    state = Partition((ME, OTHER), (ME, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
-    return Topic("t", ID, {0: state})
+    state = PartitionRegistration((ME, OTHER), (ME, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
+    return TopicImage("t", ID, {0: state})
 
 
 def append(log: PartitionLog, epoch: int) -> None:

@@ -13,9 +13,9 @@ from ottla.broker.metadata.watch import KNOCKS_S, PATIENCE_S, REACH_S, STAY_S, B
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.controller.delta import Delta
-from ottla.controller.fast_fencing import Gone, Probes
-from ottla.controller.image import Image
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.fast_fencing import BrokerConnectionRefused, BrokerProbes
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 
@@ -33,16 +33,16 @@ class House:
     def __init__(self, *brokers: m.RegisterBrokerRecord) -> None:
         self.env: Any = VirtualEnv()
         self.env.net = self.net = MemoryNet()
-        self.image = Image(brokers={b.broker_id: b for b in brokers})
+        self.image = MetadataImage(brokers={b.broker_id: b for b in brokers})
         self.is_active = True
         self.epoch = 1
-        self.machine = SimpleNamespace(probes=Probes())
-        self.told: list[tuple[float, Gone]] = []
+        self.machine = SimpleNamespace(probes=BrokerProbes())
+        self.told: list[tuple[float, BrokerConnectionRefused]] = []
         self.error: Exception | None = None
         watched: Any = self
         self.watch = BrokerWatch(self.env, ME, watched)
 
-    async def submit(self, request: Gone, version: int = 0) -> bool:
+    async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
         await trio.lowlevel.checkpoint()
         self.told.append((trio.current_time(), request))
         if self.error is not None:
@@ -50,7 +50,7 @@ class House:
         return True
 
     @property
-    def probes(self) -> Probes:
+    def probes(self) -> BrokerProbes:
         return self.machine.probes  # type: ignore[no-any-return]
 
     def play(self, story: Callable[[], Awaitable[None]], *, opens: tuple[int, ...] = (OTHER,)) -> None:
@@ -94,7 +94,7 @@ def test_a_broker_that_registers_again_is_let_in_at_again() -> None:
     house = House(broker(ME), broker(2))
 
     async def story() -> None:
-        house.image = Image(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
         await trio.sleep(2 * REACH_S)
         assert house.probes.has_reached(2, EPOCH + 1)
 
@@ -116,7 +116,7 @@ def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_
         ((at, gone),) = house.told
         assert at - began < 0.01
         assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
-        assert gone.probed_at_ms == pytest.approx(began * 1000, abs=5)
+        assert gone.probe_started_ms == pytest.approx(began * 1000, abs=5)
 
     house.play(story)
 
@@ -240,11 +240,11 @@ def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> 
 
     async def story() -> None:
         await trio.sleep(2)
-        house.image = Image(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
-        house.watch.publish(house.image, Delta(brokers=frozenset({2})))
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(PATIENCE_S / 4)
-        house.image = Image(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
-        house.watch.publish(house.image, Delta(brokers=frozenset({3})))
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
+        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({3})))
         await trio.sleep(PATIENCE_S / 4 + 0.1)
         assert house.probes.has_reached(3, EPOCH)
 
@@ -291,8 +291,8 @@ def test_a_node_alone_does_nothing_until_another_broker_comes() -> None:
         wakes = trio.lowlevel.current_statistics()
         assert wakes.tasks_runnable == 0
         assert wakes.seconds_to_next_deadline > 500  # nobody has set an alarm but the test
-        house.image = Image(brokers={ME: broker(ME), 2: broker(2)})
-        house.watch.publish(house.image, Delta(brokers=frozenset({2})))
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
+        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(0.5)
         assert house.probes.has_reached(2, EPOCH)
         clock.append(trio.current_time())

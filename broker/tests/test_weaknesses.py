@@ -21,9 +21,9 @@ from ottla.broker.tests.test_telemetry import Node as Pushing
 from ottla.broker.tests.test_transactional import a_stage, data
 from ottla.broker.tests.test_transactional import request as bringing
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
-from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Resource
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.log.tests.world import make_batch
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
@@ -34,10 +34,10 @@ from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import produce as p
 
 WHO = "User:ANONYMOUS"
-READ = acl(operation=Operation.READ, who=WHO)
-WRITE = acl(operation=Operation.WRITE, who=WHO)
-ACTION = acl(CLUSTER_NAME, Operation.CLUSTER_ACTION, who=WHO, kind=Resource.CLUSTER)
-WRITE_AS = acl("x", Operation.WRITE, who=WHO, kind=Resource.TRANSACTIONAL_ID)
+READ = acl(operation=AclOperation.READ, who=WHO)
+WRITE = acl(operation=AclOperation.WRITE, who=WHO)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
+WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL_ID)
 
 # ---------------------------------------------------------------- who may do what
 
@@ -47,7 +47,7 @@ WRITE_AS = acl("x", Operation.WRITE, who=WHO, kind=Resource.TRANSACTIONAL_ID)
 )
 @pytest.mark.parametrize("version", [11, 14, 15])
 def test_who_may_only_read_does_not_act_as_a_replica(
-    rules: tuple[Acl, ...], code: E, high_watermark: int, version: int
+    rules: tuple[StandardAcl, ...], code: E, high_watermark: int, version: int
 ) -> None:
     """CVE-2018-1288: a fetch that named a replica moved the high watermark, so that records were lost later."""
     led = Led()
@@ -80,13 +80,13 @@ def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(vers
     assert {x.log.log_end_offset > 0 for at, x in stage.hosted.replicas.items() if at[0] == "t"} == {may}
 
 
-@pytest.mark.parametrize("operation", [x for x in Operation if x not in (Operation.UNKNOWN, Operation.ANY)])
-def test_a_group_is_described_to_who_may_describe_it_or_what_implies_that(operation: Operation) -> None:
+@pytest.mark.parametrize("operation", [x for x in AclOperation if x not in (AclOperation.UNKNOWN, AclOperation.ANY)])
+def test_a_group_is_described_to_who_may_describe_it_or_what_implies_that(operation: AclOperation) -> None:
     """CVE-2026-41115: ConsumerGroupDescribe asked for another right than its documentation says."""
     node = served()
     beat(node)
-    topic = acl(operation=Operation.DESCRIBE, who=WHO)
-    node.stage.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=Resource.GROUP))
+    topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
+    node.stage.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
     row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
     implies = ("ALL", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE")
     assert row.error_code == (E.NONE if operation.name in implies else E.GROUP_AUTHORIZATION_FAILED)
@@ -119,7 +119,7 @@ def test_no_secret_among_a_brokers_settings_is_told() -> None:
         "somebody.elses.token": PLANTED,
         "log.cleaner.threads": "7",
     }
-    stage.hosted.image = Image(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
+    stage.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
     for broker in ("1", ""):
         said = said_of(stage, broker)
         assert PLANTED.encode() not in said

@@ -20,7 +20,7 @@ from ottla.broker.server.sessions import Sessions
 from ottla.broker.services import Metering
 from ottla.broker.turn import SLICE_MS, Turn
 from ottla.broker.unpacking import Unpackings
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogConfig
 from ottla.wire import compiler
@@ -112,7 +112,7 @@ class Hosted:
     def __init__(self, env: VirtualEnv, purgatory: Purgatory) -> None:
         self._env = env
         self._purgatory = purgatory
-        self.image = Image()
+        self.image = MetadataImage()
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.leader_throttle = Throttle(LEADER, 1)
 
@@ -128,9 +128,9 @@ class Hosted:
     ) -> Replica:
         """A topic; gives its first partition."""
         topic_id = topic_id_of(name)
-        told = Partition(replicas, isr, leader, 3, 0)
-        topic = Topic(name, topic_id, dict.fromkeys(range(partitions), told))
-        self.image = Image(
+        told = PartitionRegistration(replicas, isr, leader, 3, 0)
+        topic = TopicImage(name, topic_id, dict.fromkeys(range(partitions), told))
+        self.image = MetadataImage(
             topics={**self.image.topics, name: topic}, topic_names={**self.image.topic_names, topic_id: name}
         )
         rules = IsrRules(30_000, lambda broker, epoch: True)
@@ -174,7 +174,7 @@ class Stage:
             kraft_version = 1
 
             @property
-            def image(self) -> Image:
+            def image(self) -> MetadataImage:
                 return hosted.image
 
             def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[Any]:

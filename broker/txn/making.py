@@ -26,7 +26,7 @@ def make_coordinator(services: Services, timers: Timers, listener: str) -> Trans
         return 0 if topic is None else len(topic.partitions)
 
     def address(broker_id: int) -> tuple[str, int] | None:
-        return replicas.image.live_address(broker_id, listener)
+        return replicas.image.unfenced_broker_address(broker_id, listener)
 
     async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         from ottla.broker.txn.marking import write_markers

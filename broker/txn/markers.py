@@ -19,7 +19,7 @@ import trio
 from ottla.broker.coordinator.patience import while_there
 from ottla.broker.txn.events import Marked, MarkersDue
 from ottla.broker.txn.state import S, TopicPartition
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
 from ottla.peers.client import Standing
 from ottla.wire.errors import ErrorCode, WireError
@@ -70,7 +70,7 @@ class Around(NamedTuple):
     """What the sender sees of its node."""
 
     node_id: int
-    image: Callable[[], Image]
+    image: Callable[[], MetadataImage]
     address: Callable[[int], tuple[str, int] | None]
     """Where a broker listens for brokers; None where nobody knows."""
     here: Send

@@ -311,7 +311,7 @@ class _Line:
             timeout_s = config.number("request.timeout.ms") / 1000
             client_id, access = f"broker-{config.node_id}-transactions", between_brokers(config)
             self._standing = Standing(ground.env, client_id, timeout_s, access=access)
-        address = ground.metadata.image.address(self._broker, config.inter_broker_listener)
+        address = ground.metadata.image.broker_address(self._broker, config.inter_broker_listener)
         return await self._standing.to(address, f"broker {self._broker}")
 
     def close(self) -> None:

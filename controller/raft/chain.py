@@ -12,8 +12,8 @@ from ottla.controller.raft.events import ReplicaKey
 from ottla.wire.messages import control_records as ctl
 
 
-class EpochChain:
-    """Offsets and epochs of a log: ``[start, end)``, epochs rising."""
+class LogSummary:
+    """Offsets and epochs of a log: ``[start_offset, end_offset)``, epochs rising."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class EpochChain:
         start: int = 0,
         snapshots: Iterable[tuple[int, int]] = (),
     ) -> None:
-        self.start = start
-        self.end = end
+        self.start_offset = start
+        self.end_offset = end
         self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._epoch_start_offsets: list[int] = []
         for epoch, offset in epochs:
             self._epochs.append(epoch)
-            self._starts.append(offset)
+            self._epoch_start_offsets.append(offset)
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
         """(end offset, epoch), oldest first; (0, 0) is never served (R236)."""
 
@@ -45,63 +45,63 @@ class EpochChain:
         assert epoch >= self.last_epoch, "epochs never go back in a log"
         if not self._epochs or self._epochs[-1] < epoch:
             self._epochs.append(epoch)
-            self._starts.append(self.end)
-        first, self.end = self.end, self.end + count
+            self._epoch_start_offsets.append(self.end_offset)
+        first, self.end_offset = self.end_offset, self.end_offset + count
         return first
 
     def truncate(self, offset: int) -> None:
         """Drop everything from ``offset`` on."""
-        keep = bisect_left(self._starts, offset)
-        del self._epochs[keep:], self._starts[keep:]
-        self.end = min(self.end, offset)
+        keep = bisect_left(self._epoch_start_offsets, offset)
+        del self._epochs[keep:], self._epoch_start_offsets[keep:]
+        self.end_offset = min(self.end_offset, offset)
 
-    def start_over(self, offset: int, epoch: int) -> None:
+    def truncate_to_snapshot(self, offset: int, epoch: int) -> None:
         """A snapshot took the log's place."""
-        self.start = self.end = offset
-        self._epochs, self._starts = [], []
+        self.start_offset = self.end_offset = offset
+        self._epochs, self._epoch_start_offsets = [], []
         self.snapshots = [(offset, epoch)]
 
-    def covered(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
-        """Snapshots cover what lies below ``start``: the log begins there now (R232)."""
-        self.start = start
+    def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
+        """Snapshots cover what lies below ``start_offset``: the log begins there now (R232)."""
+        self.start_offset = start
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
-        first = bisect_right(self._starts, start) - 1
+        first = bisect_right(self._epoch_start_offsets, start) - 1
         if first > 0:
-            del self._epochs[:first], self._starts[:first]
-        if self._starts:
-            self._starts[0] = max(self._starts[0], start)
+            del self._epochs[:first], self._epoch_start_offsets[:first]
+        if self._epoch_start_offsets:
+            self._epoch_start_offsets[0] = max(self._epoch_start_offsets[0], start)
 
-    def end_of(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch in the log that is not above ``epoch``."""
         at = bisect_right(self._epochs, epoch)
-        end = self._starts[at] if at < len(self._starts) else self.end
+        end = self._epoch_start_offsets[at] if at < len(self._epoch_start_offsets) else self.end_offset
         if at == 0:
-            first = min(self._starts[0], self.end) if self._starts else self.end
+            first = min(self._epoch_start_offsets[0], self.end_offset) if self._epoch_start_offsets else self.end_offset
             below = [s for s in self.snapshots if s[1] <= epoch]
             return (below[-1][1] if below else 0), first
         return self._epochs[at - 1], end
 
-    def check(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
+    def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
         """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R218).
 
-        Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
+        Gives ``("valid", ...)``, ``("diverging", (epoch, end_offset offset))`` or ``("snapshot", (end_offset offset, epoch))``.
         """
         if offset == 0 and self.snapshots:
             return "snapshot", self.snapshots[-1]
-        if offset == 0 and self.start == 0:
+        if offset == 0 and self.start_offset == 0:
             return "valid", (0, 0)
         if self.snapshots:
             first_offset, first_epoch = self.snapshots[0]
-            below = offset < self.start or last_epoch < first_epoch
-            if below or (offset == self.start == first_offset and last_epoch != first_epoch):
+            below = offset < self.start_offset or last_epoch < first_epoch
+            if below or (offset == self.start_offset == first_offset and last_epoch != first_epoch):
                 return "snapshot", self.snapshots[-1]
-        epoch, end = self.end_of(last_epoch)
+        epoch, end = self.end_offset_for_epoch(last_epoch)
         if epoch != last_epoch or end < offset:
             return "diverging", (epoch, end)
         return "valid", (epoch, end)
 
 
-class VoterHistory:
+class VoterSetHistory:
     """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
 
     def __init__(self, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None, offset: int = -1) -> None:
@@ -136,7 +136,7 @@ class VoterHistory:
         return 0 if self.record is None else 1
 
     @property
-    def majority(self) -> int:
+    def majority_size(self) -> int:
         """How many make one (R206)."""
         return len(self.current) // 2 + 1
 
@@ -150,13 +150,13 @@ class VoterHistory:
         while len(self._sets) > 1 and self._sets[-1][0] >= offset:
             self._sets.pop()
 
-    def find(self, replica_id: int) -> ReplicaKey | None:
+    def find_voter(self, replica_id: int) -> ReplicaKey | None:
         """The voter of that id."""
         return next((v for v in self.current if v.id == replica_id), None)
 
-    def has(self, key: ReplicaKey) -> bool:
+    def is_voter(self, key: ReplicaKey) -> bool:
         """Whether that replica is a voter."""
-        return any(v.names(key) for v in self.current)
+        return any(v.identifies(key) for v in self.current)
 
 
 def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
@@ -164,13 +164,13 @@ def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 
-def differs(voters: list[ctl.VotersRecordVoter], entry: ctl.VotersRecordVoter) -> bool:
+def voter_needs_update(voters: list[ctl.VotersRecordVoter], entry: ctl.VotersRecordVoter) -> bool:
     """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
     key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
-    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).names(key)), None)
-    return known is not None and _plain(known) != _plain(entry)
+    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).identifies(key)), None)
+    return known is not None and _comparable(known) != _comparable(entry)
 
 
-def _plain(voter: ctl.VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
+def _comparable(voter: ctl.VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
     places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
     return voter.voter_directory_id, voter.k_raft_version_feature, places

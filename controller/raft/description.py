@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.controller.decision import READ_EVERY
+from ottla.controller.decision import YIELD_EVERY_DECODED
 from ottla.controller.raft.events import ReplicaKey
-from ottla.controller.raft.leading import OBSERVED_MS
-from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.states import Leader, Progress
+from ottla.controller.raft.leading import OBSERVER_SESSION_TIMEOUT_MS
+from ottla.controller.raft.shell import RaftDriver
+from ottla.controller.raft.states import RaftLeaderState, ReplicaProgress
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.written import StreamingArray
 
-UNKNOWN = -1
-_WHY = {
+UNKNOWN_TIMESTAMP = -1
+_ERROR_MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (
         "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
@@ -31,31 +31,33 @@ _WHY = {
 }
 
 
-def describe(
-    raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms: int
+def describe_quorum(
+    raft: RaftDriver, request: d.DescribeQuorumRequest, version: int, now_ms: int
 ) -> Generator[None, None, d.DescribeQuorumResponse]:
     """Answer as R251 says: the metadata log only, and only its leader."""
     if not _is_the_log(request):
-        return (yield from _all_refused(request, version))
+        return (yield from _error_for_all(request, version))
     machine = raft.machine
-    if not isinstance(machine.state, Leader):
-        row = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if not isinstance(machine.state, RaftLeaderState):
+        row = _error_row(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
     voters = machine.voters.current
     row = d.DescribeQuorumResponsePartitionData(
-        leader_id=machine.me.id,
+        leader_id=machine.local_replica.id,
         leader_epoch=machine.epoch,
-        high_watermark=machine.told_high_watermark,
-        current_voters=[_state(raft, v, machine.state.ends.get(v, Progress()), version, now_ms) for v in voters],
+        high_watermark=machine.advertised_high_watermark,
+        current_voters=[
+            _replica_row(raft, v, machine.state.replicas.get(v, ReplicaProgress()), version, now_ms) for v in voters
+        ],
         observers=[
-            _state(raft, key, progress, version, now_ms)
-            for key, progress in machine.state.ends.items()
-            if key not in voters and 0 <= raft.monotonic_ms - progress.fetched_ms < OBSERVED_MS
+            _replica_row(raft, key, progress, version, now_ms)
+            for key, progress in machine.state.replicas.items()
+            if key not in voters and 0 <= raft.monotonic_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
         ],
     )
     out = d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
     if version >= 2:
-        out.nodes = [_node(raft, v.id) for v in voters]
+        out.nodes = [_node_row(raft, v.id) for v in voters]
     return out
 
 
@@ -69,40 +71,43 @@ def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
     return next(iter(topic.partitions)).partition_index == 0
 
 
-def _all_refused(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
+def _error_for_all(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
     """Return an error for each partition of a request that asks for another topic than the metadata topic."""
     topics: list[d.DescribeQuorumResponseTopicData] = StreamingArray(d.DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:
         rows: list[d.DescribeQuorumResponsePartitionData] = StreamingArray(d.DescribeQuorumResponse, version)
         for part in topic.partitions:
-            rows.append(_refused(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1
-            if number % READ_EVERY == 0:
+            if number % YIELD_EVERY_DECODED == 0:
                 yield
         topics.append(d.DescribeQuorumResponseTopicData(topic.topic_name, rows))
         number += 1
-        if number % READ_EVERY == 0:
+        if number % YIELD_EVERY_DECODED == 0:
             yield
     return d.DescribeQuorumResponse(topics=topics)
 
 
-def _refused(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:
-    return d.DescribeQuorumResponsePartitionData(number, error, _WHY[error])
+def _error_row(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:
+    return d.DescribeQuorumResponsePartitionData(number, error, _ERROR_MESSAGES[error])
 
 
-def _state(raft: Raft, key: ReplicaKey, progress: Progress, version: int, now_ms: int) -> d.ReplicaState:
+def _replica_row(
+    raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
+) -> d.ReplicaState:
     """A replica's row. The machine's clock is not the wall's."""
-    if key.id == raft.machine.me.id:
-        end, fetched_ms, caught_up_ms = raft.machine.chain.end, now_ms, now_ms
+    if key.id == raft.machine.local_replica.id:
+        end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
     else:
         ago = raft.monotonic_ms - now_ms
-        end = progress.end
+        end = progress.end_offset
         fetched_ms, caught_up_ms = (
-            UNKNOWN if at < 0 else int(at - ago) for at in (progress.fetched_ms, progress.caught_up_ms)
+            UNKNOWN_TIMESTAMP if at < 0 else int(at - ago)
+            for at in (progress.last_fetch_ms, progress.last_caught_up_ms)
         )
     return d.ReplicaState(key.id, key.directory_id if version >= 2 else ZERO_UUID, end, fetched_ms, caught_up_ms)
 
 
-def _node(raft: Raft, node_id: int) -> d.Node:
+def _node_row(raft: RaftDriver, node_id: int) -> d.Node:
     return d.Node(node_id, [d.Listener(e.name, e.host, e.port) for e in raft.addresses.endpoints_of(node_id)])

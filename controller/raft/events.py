@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import ZERO_UUID, Message
 
-NOBODY = -1
+NO_NODE_ID = -1
 
 
 class ReplicaKey(NamedTuple):
@@ -23,12 +23,12 @@ class ReplicaKey(NamedTuple):
     id: int
     directory_id: bytes = ZERO_UUID
 
-    def is_same(self, other: ReplicaKey) -> bool:
+    def may_be_same(self, other: ReplicaKey) -> bool:
         """Whether both may be one replica: a directory that is not known matches any."""
         known = ZERO_UUID not in (self.directory_id, other.directory_id)
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 
-    def names(self, replica: ReplicaKey) -> bool:
+    def identifies(self, replica: ReplicaKey) -> bool:
         """Whether this key, of a voter set, a vote or a request, means ``replica``: without a directory any (R201).
 
         It is not symmetrical: an entry with a directory does not mean a replica that names none (R245).
@@ -36,7 +36,7 @@ class ReplicaKey(NamedTuple):
         return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
 
-class Age(IntEnum):
+class VoterState(IntEnum):
     """Whether a voter of a fixed set remembers all it ever said (see ``newborn``)."""
 
     GROWN = 0
@@ -50,16 +50,16 @@ class HardState(NamedTuple):
     """What must be on disk before anything that follows from it is said (R202)."""
 
     epoch: int
-    leader_id: int = NOBODY
-    voted: ReplicaKey | None = None
-    age: Age = Age.GROWN
+    leader_id: int = NO_NODE_ID
+    voted_key: ReplicaKey | None = None
+    voter_state: VoterState = VoterState.GROWN
     """Whoever gives another one its vote is grown with it: nothing says so any more."""
 
 
 # ------------------------------------------------------------------ what comes in
 
 
-class Start(NamedTuple):
+class RaftStarted(NamedTuple):
     """The log was opened: begin (R204, R205)."""
 
 
@@ -74,20 +74,20 @@ class Propose(NamedTuple):
     records_count: int
 
 
-class Synced(NamedTuple):
+class LogFlushed(NamedTuple):
     """Everything below ``end_offset`` is on disk here."""
 
     end_offset: int
 
 
 class Vote(NamedTuple):
-    """Will you have me? ``pre``: would you? (KIP-996)."""
+    """Will you have me? ``pre_vote``: would you? (KIP-996)."""
 
     candidate: ReplicaKey
     epoch: int
     last_epoch: int
     end_offset: int
-    pre: bool = False
+    pre_vote: bool = False
     voter: ReplicaKey | None = None
     """Whom it is meant for."""
 
@@ -101,11 +101,11 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """A leader goes; who is best to follow it comes first in ``successors``."""
+    """A leader goes; who is best to follow it comes first in ``preferred_successors``."""
 
     leader_id: int
     epoch: int
-    successors: tuple[ReplicaKey, ...] = ()
+    preferred_successors: tuple[ReplicaKey, ...] = ()
 
 
 class Fetch(NamedTuple):
@@ -158,21 +158,21 @@ class UpdateVoter(NamedTuple):
     max_version: int
 
 
-class RaiseVersion(NamedTuple):
+class UpgradeKRaftVersion(NamedTuple):
     """Raise kraft.version (R244); asked by this node's own controller only."""
 
     level: int
     validate_only: bool = False
 
 
-class AskVersions(NamedTuple):
+class QueryKRaftVersions(NamedTuple):
     """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R248)."""
 
     voter: ReplicaKey
     endpoints: tuple[ctl.Endpoint, ...]
 
 
-Request = (
+RaftRequest = (
     Vote
     | BeginEpoch
     | EndEpoch
@@ -181,29 +181,29 @@ Request = (
     | AddVoter
     | RemoveVoter
     | UpdateVoter
-    | RaiseVersion
-    | AskVersions
+    | UpgradeKRaftVersion
+    | QueryKRaftVersions
 )
 
 
-class Asked(NamedTuple):
-    """A request came in; its answer goes to ``ticket``."""
+class RequestReceived(NamedTuple):
+    """A request came in; its answer goes to ``pending_request``."""
 
-    ticket: Any
-    request: Request
+    pending_request: Any
+    request: RaftRequest
 
 
-class Answer(NamedTuple):
+class RaftResponse(NamedTuple):
     """Every answer says who leads, as far as is known."""
 
     error: ErrorCode
     epoch: int
     leader_id: int
-    granted: bool = False
+    vote_granted: bool = False
     """Of a Vote."""
 
 
-class FetchAnswer(NamedTuple):
+class RaftFetchResponse(NamedTuple):
     """Records from ``offset`` on, or why not."""
 
     error: ErrorCode
@@ -218,7 +218,7 @@ class FetchAnswer(NamedTuple):
     """(end offset, epoch) of the snapshot to load first."""
 
 
-class SnapshotAnswer(NamedTuple):
+class RaftFetchSnapshotResponse(NamedTuple):
     """Bytes of a snapshot from ``position`` on, or why not."""
 
     error: ErrorCode
@@ -231,29 +231,31 @@ class SnapshotAnswer(NamedTuple):
     position: int = 0
 
 
-class VoterAnswer(NamedTuple):
+class VoterChangeResponse(NamedTuple):
     """What became of a change of the voters."""
 
     error: ErrorCode
     epoch: int = -1
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE_ID
     message: str | None = None
 
 
-class VersionsAnswer(NamedTuple):
+class KRaftVersionsResponse(NamedTuple):
     """The kraft.versions another node speaks; -1 where it does not say."""
 
     error: ErrorCode
     min_version: int = -1
     max_version: int = -1
     epoch: int = -1
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE_ID
 
 
-AnyAnswer = Answer | FetchAnswer | SnapshotAnswer | VoterAnswer | VersionsAnswer
+AnyRaftResponse = (
+    RaftResponse | RaftFetchResponse | RaftFetchSnapshotResponse | VoterChangeResponse | KRaftVersionsResponse
+)
 
 
-class Batch(NamedTuple):
+class FetchedRaftBatch(NamedTuple):
     """A batch of the leader's log, as a follower received it."""
 
     first_offset: int
@@ -264,52 +266,52 @@ class Batch(NamedTuple):
     """Where it is a control batch that changes them."""
 
 
-class Answered(NamedTuple):
+class ResponseReceived(NamedTuple):
     """What came back for a request of ours."""
 
     peer: int
-    request: Request
-    answer: AnyAnswer
-    batches: tuple[Batch, ...] = ()
+    request: RaftRequest
+    response: AnyRaftResponse
+    batches: tuple[FetchedRaftBatch, ...] = ()
 
 
-class Refused(NamedTuple):
+class RequestRejected(NamedTuple):
     """A request of ours was refused as a whole, or the peer speaks no version that can say it (UNSUPPORTED_VERSION)."""
 
     peer: int
-    request: Request
+    request: RaftRequest
     error: ErrorCode
 
 
-class Unreachable(NamedTuple):
+class RequestFailed(NamedTuple):
     """A request of ours got no answer."""
 
     peer: int
-    request: Request
+    request: RaftRequest
 
 
-class Gone(NamedTuple):
+class PeerConnectionRefused(NamedTuple):
     """A peer's port refuses: its process is gone, or not there yet."""
 
     peer: int
 
 
-class SnapshotPart(NamedTuple):
+class SnapshotChunkReceived(NamedTuple):
     """A part of the leader's snapshot came, as it was asked for: the leader lives."""
 
 
 class SnapshotLoaded(NamedTuple):
-    """The leader's snapshot lies here whole; `Ready.start_over` says whether it takes the log's place (R235)."""
+    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it takes the log's place (R235)."""
 
     end_offset: int
     epoch: int
     voters: ctl.VotersRecord | None = None
 
 
-class Covered(NamedTuple):
+class SnapshotCreated(NamedTuple):
     """A snapshot was written here, or old ones went: those there are, and where the log begins now."""
 
-    start: int
+    log_start_offset: int
     snapshots: tuple[tuple[int, int], ...]
 
 
@@ -317,19 +319,19 @@ class Resign(NamedTuple):
     """The node stops: let go of leadership (R210)."""
 
 
-Event = (
-    Start
+RaftEvent = (
+    RaftStarted
     | Tick
     | Propose
-    | Synced
-    | Asked
-    | Answered
-    | Refused
-    | Unreachable
-    | Gone
-    | SnapshotPart
+    | LogFlushed
+    | RequestReceived
+    | ResponseReceived
+    | RequestRejected
+    | RequestFailed
+    | PeerConnectionRefused
+    | SnapshotChunkReceived
     | SnapshotLoaded
-    | Covered
+    | SnapshotCreated
     | Resign
 )
 
@@ -337,7 +339,7 @@ Event = (
 # ------------------------------------------------------------------ what goes out
 
 
-class Append(NamedTuple):
+class LogAppend(NamedTuple):
     """A batch for the log: ours (raw bytes or control records, stamped with ``epoch``), or the leader's as it is."""
 
     first_offset: int
@@ -348,18 +350,18 @@ class Append(NamedTuple):
     verbatim: bool = False
 
 
-class Send(NamedTuple):
+class OutboundRequest(NamedTuple):
     """A request for another voter, or, where ``peer`` is below 0, for a bootstrap server (-2, -3, ...)."""
 
     peer: int
-    request: Request
+    request: RaftRequest
 
 
-class Reply(NamedTuple):
+class OutboundResponse(NamedTuple):
     """An answer for whoever asked."""
 
-    ticket: Any
-    answer: AnyAnswer
+    pending_request: Any
+    response: AnyRaftResponse
 
 
 @dataclass(slots=True)
@@ -368,20 +370,20 @@ class Ready:
 
     hard_state: HardState | None = None
     truncate: int | None = None
-    append: list[Append] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    appends: list[LogAppend] = field(default_factory=list)
+    sends: list[OutboundRequest] = field(default_factory=list)
+    replies: list[OutboundResponse] = field(default_factory=list)
     committed: int | None = None
     """The new high watermark, where it moved."""
     load_snapshot: tuple[int, int] | None = None
     """(end offset, epoch): fetch this snapshot from the leader, by `FetchSnapshot` after `FetchSnapshot`.
 
-    Each answer is handed in as it comes (`Answered`), and `SnapshotLoaded` at last. Once the machine's ``loading`` is
+    Each answer is handed in as it comes (`ResponseReceived`), and `SnapshotLoaded` at last. Once the machine's ``loading`` is
     not this snapshot any more (no follower of that leader now, or the leader has it no more) it will not be taken.
     """
-    doubt: str | None = None
+    protocol_violation: str | None = None
     """What another node said that cannot be, and was not believed: worth a line in the log."""
-    news: tuple[int, str] | None = None
+    log_message: tuple[int, str] | None = None
     """(level, text): what is worth a line in the log besides."""
-    start_over: tuple[int, int] | None = None
+    truncate_to_snapshot: tuple[int, int] | None = None
     """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""

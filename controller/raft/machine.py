@@ -2,7 +2,7 @@
 
 One voter or many is the same machine: a lone voter is a majority by itself, so that `Start` makes it leader at once.
 What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts for
-this node's own voice once it is on its disk (`Synced`), which is stricter than Kafka (R227).
+this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R227).
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """
@@ -10,80 +10,84 @@ Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 from __future__ import annotations
 
 from ottla.controller.raft import elections, events
-from ottla.controller.raft.chain import VoterHistory, voter_keys
-from ottla.controller.raft.events import Event, Ready
-from ottla.controller.raft.node import RaftNode
-from ottla.controller.raft.states import Follower, Leader, Unattached
+from ottla.controller.raft.chain import VoterSetHistory, voter_keys
+from ottla.controller.raft.events import RaftEvent, Ready
+from ottla.controller.raft.node import RaftState
+from ottla.controller.raft.states import RaftFollowerState, RaftLeaderState, UnattachedState
 
 
-class RaftMachine(RaftNode):
+class RaftStateMachine(RaftState):
     """A raft node and the rules that drive it."""
 
-    def step(self, now_ms: float, event: Event) -> Ready:
+    def step(self, now_ms: float, event: RaftEvent) -> Ready:
         """Take one event in; gives what must be done before the next one."""
         self.now_ms = now_ms
         self.ready = Ready()
-        before = self.hard
+        before = self.hard_state
         match event:
-            case events.Start():
-                elections.start(self)
+            case events.RaftStarted():
+                elections.initialize(self)
             case events.Tick():
                 elections.tick(self)
             case events.Propose(batch, count):
                 assert self.is_leader, "only a leader appends"
                 self.append(count, batch=batch)
-            case events.Synced(end):
-                self._synced(end)
-            case events.Asked() | events.Answered() | events.Refused() | events.Unreachable():
+            case events.LogFlushed(end):
+                self._log_flushed(end)
+            case (
+                events.RequestReceived() | events.ResponseReceived() | events.RequestRejected() | events.RequestFailed()
+            ):
                 from ottla.controller.raft import answers  # a node alone does without
 
-                answers.take(self, event)
-            case events.Gone(peer):
-                elections.leader_gone(self, peer)
-            case events.SnapshotPart():
-                self._heard()
+                answers.handle_event(self, event)
+            case events.PeerConnectionRefused(peer):
+                elections.handle_leader_refused(self, peer)
+            case events.SnapshotChunkReceived():
+                self._check_heard_leader()
             case events.SnapshotLoaded():
-                self._loaded(event)
-            case events.Covered(start, snapshots):
-                self.chain.covered(start, snapshots)
+                self._snapshot_loaded(event)
+            case events.SnapshotCreated(start, snapshots):
+                self.log_summary.advance_start(start, snapshots)
             case events.Resign():
-                elections.resign(self)
-        if isinstance(self.state, Leader) and (self.state.change is not None or not self.voters.has(self.me)):
+                elections.transition_to_resigned(self)
+        if isinstance(self.state, RaftLeaderState) and (
+            self.state.pending_change is not None or not self.voters.is_voter(self.local_replica)
+        ):
             from ottla.controller.raft import voter_changes
 
-            voter_changes.settle(self)
-            if voter_changes.is_removed(self):
-                elections.resign(self)
-        elections.ask_around(self)
-        if isinstance(self.state, Follower | Unattached):
+            voter_changes.maybe_complete_change(self)
+            if voter_changes.is_own_removal_committed(self):
+                elections.transition_to_resigned(self)
+        elections.send_pending_requests(self)
+        if isinstance(self.state, RaftFollowerState | UnattachedState):
             from ottla.controller.raft import following
 
-            following.fetch_more(self)
-        if self.hard != before:
-            self.ready.hard_state = self.hard
-        if self.hard.age != before.age:
+            following.maybe_send_fetch(self)
+        if self.hard_state != before:
+            self.ready.hard_state = self.hard_state
+        if self.hard_state.voter_state != before.voter_state:
             from ottla.controller.raft import newborn
 
-            newborn.tell(self, before.age)
+            newborn.report_state_change(self, before.voter_state)
         return self.ready
 
-    def _synced(self, end: int) -> None:
-        self.synced = max(self.synced, min(end, self.chain.end))
-        if isinstance(self.state, Leader):
-            self.count_own_end()
+    def _log_flushed(self, end: int) -> None:
+        self.flushed_offset = max(self.flushed_offset, min(end, self.log_summary.end_offset))
+        if isinstance(self.state, RaftLeaderState):
+            self.update_local_end_offset()
 
-    def _heard(self) -> None:
-        if self.loading is not None:
-            self.heard_leader()
+    def _check_heard_leader(self) -> None:
+        if self.loading_snapshot is not None:
+            self.reset_fetch_timeout()
 
-    def _loaded(self, event: events.SnapshotLoaded) -> None:
+    def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
         """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""
-        if self.loading != (event.end_offset, event.epoch):
+        if self.loading_snapshot != (event.end_offset, event.epoch):
             return
-        assert isinstance(self.state, Follower)
-        self.ready.start_over, self.loading = self.loading, None
-        self.chain.start_over(event.end_offset, event.epoch)
-        self.synced = event.end_offset
+        assert isinstance(self.state, RaftFollowerState)
+        self.ready.truncate_to_snapshot, self.loading_snapshot = self.loading_snapshot, None
+        self.log_summary.truncate_to_snapshot(event.end_offset, event.epoch)
+        self.flushed_offset = event.end_offset
         self.high_watermark = max(self.high_watermark, event.end_offset)
         if event.voters is not None:
-            self.voters = VoterHistory(voter_keys(event.voters), event.voters, event.end_offset - 1)
+            self.voters = VoterSetHistory(voter_keys(event.voters), event.voters, event.end_offset - 1)

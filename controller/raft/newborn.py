@@ -18,106 +18,119 @@ from __future__ import annotations
 import logging
 
 from ottla.controller.raft.events import (
-    NOBODY,
-    Age,
-    Answer,
+    NO_NODE_ID,
     Fetch,
-    FetchAnswer,
+    RaftFetchResponse,
+    RaftFetchSnapshotResponse,
+    RaftResponse,
     ReplicaKey,
-    SnapshotAnswer,
     Vote,
-    VoterAnswer,
+    VoterChangeResponse,
+    VoterState,
 )
-from ottla.controller.raft.node import LONELY_MS, RaftNode
-from ottla.controller.raft.states import FOREVER_MS, Candidate, Follower, Prospective, Unattached
+from ottla.controller.raft.node import LEADER_SEARCH_TIMEOUT_MS, RaftState
+from ottla.controller.raft.states import (
+    NO_DEADLINE_MS,
+    CandidateState,
+    ProspectiveState,
+    RaftFollowerState,
+    UnattachedState,
+)
 
-LedAnswer = Answer | FetchAnswer | SnapshotAnswer | VoterAnswer
+LeaderResponse = RaftResponse | RaftFetchResponse | RaftFetchSnapshotResponse | VoterChangeResponse
 
-DRIFT = 1.1
+CLOCK_DRIFT_FACTOR = 1.1
 """How much faster this clock may go than the others'."""
 
 
-def grants(raft: RaftNode, vote: Vote) -> bool:
+def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
     """Whether a voter that is not grown may vote so; a log that is not empty tells it that there was a quorum."""
     if (vote.last_epoch, vote.end_offset) != (0, 0):
-        learn(raft)
-    return raft.hard.age == Age.NEWBORN
+        start_recovery(raft)
+    return raft.hard_state.voter_state == VoterState.NEWBORN
 
 
-def learn(raft: RaftNode) -> None:
+def start_recovery(raft: RaftState) -> None:
     """There was a quorum before: wait for its leader, and ask the others only how far they are."""
-    if raft.hard.age != Age.NEWBORN:
+    if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
-    raft.hard = raft.hard._replace(age=Age.LEARNING)
-    if isinstance(raft.state, Unattached | Prospective | Candidate):
-        raft.become(Unattached(raft.lonely_ms), raft.hard)
+    raft.hard_state = raft.hard_state._replace(voter_state=VoterState.LEARNING)
+    if isinstance(raft.state, UnattachedState | ProspectiveState | CandidateState):
+        raft.transition_to(UnattachedState(raft.leader_search_deadline_ms), raft.hard_state)
 
 
-def has_asked_all(raft: RaftNode, prospective: Prospective) -> bool:
+def have_all_voters_responded(raft: RaftState, prospective: ProspectiveState) -> bool:
     """Whether every other voter said whether it would vote, or cannot be asked: one that has a log might be left."""
     election = prospective.election
-    return all(v.id in election.answers or v.id in election.missing for v in raft.voters.current)
+    return all(v.id in election.votes or v.id in election.unreachable_voters for v in raft.voters.current)
 
 
-def fetches_as(raft: RaftNode) -> ReplicaKey:
+def fetch_replica_key(raft: RaftState) -> ReplicaKey:
     """A grown voter itself, and another one once what it fetches may count; nobody before."""
-    if raft.hard.age == Age.GROWN:
-        return raft.me
+    if raft.hard_state.voter_state == VoterState.GROWN:
+        return raft.local_replica
     timeouts = raft.timeouts
-    silent_ms = 2 * (timeouts.election_ms + timeouts.check_quorum_ms) * DRIFT
-    others = {v.id for v in raft.voters.current if v.id != raft.me.id}
-    may = others <= raft.heard or raft.now_ms >= raft.born_ms + silent_ms
-    return raft.me if may else ReplicaKey(NOBODY)
+    silent_ms = 2 * (timeouts.election_ms + timeouts.check_quorum_ms) * CLOCK_DRIFT_FACTOR
+    others = {v.id for v in raft.voters.current if v.id != raft.local_replica.id}
+    may = others <= raft.responded_voters or raft.now_ms >= raft.started_ms + silent_ms
+    return raft.local_replica if may else ReplicaKey(NO_NODE_ID)
 
 
-def question(raft: RaftNode, peer: int) -> Vote | None:
+def epoch_query(raft: RaftState, peer: int) -> Vote | None:
     """What a learning voter asks one it has not heard of: would you have me? A refusal names its epoch.
 
     The leader it follows tells that with what is fetched.
     """
-    led = isinstance(raft.state, Follower) and raft.state.leader_id == peer
-    if raft.hard.age != Age.LEARNING or led or peer in raft.heard:
+    led = isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == peer
+    if raft.hard_state.voter_state != VoterState.LEARNING or led or peer in raft.responded_voters:
         return None
-    return Vote(raft.me, raft.epoch, raft.chain.last_epoch, raft.chain.end, True, raft.voters.find(peer))
+    return Vote(
+        raft.local_replica,
+        raft.epoch,
+        raft.log_summary.last_epoch,
+        raft.log_summary.end_offset,
+        True,
+        raft.voters.find_voter(peer),
+    )
 
 
-def heard(raft: RaftNode, peer: int, answer: LedAnswer) -> LedAnswer:
+def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> LeaderResponse:
     """A voter answered something this node asked in this life: with what it is given, its epoch is known.
 
     It may name this node, which it does not know by its question, as the leader it was.
     """
-    raft.heard.add(peer)
-    if isinstance(raft.state, Follower | Unattached):
-        raft.asked.pop(peer, None)
-    if answer.leader_id != raft.me.id:
+    raft.responded_voters.add(peer)
+    if isinstance(raft.state, RaftFollowerState | UnattachedState):
+        raft.next_request_ms.pop(peer, None)
+    if answer.leader_id != raft.local_replica.id:
         return answer
-    learn(raft)
-    return answer._replace(leader_id=NOBODY)
+    start_recovery(raft)
+    return answer._replace(leader_id=NO_NODE_ID)
 
 
-def fetched(raft: RaftNode, request: Fetch, answer: FetchAnswer, *, nothing_new: bool) -> None:
+def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
     """All that the leader had when it was asked lies on the disk here: this voter is as good as any other again."""
-    if request.replica == raft.me and nothing_new and answer.offset < 0:
-        raft.hard = raft.hard._replace(age=Age.GROWN)
+    if request.replica == raft.local_replica and nothing_new and answer.offset < 0:
+        raft.hard_state = raft.hard_state._replace(voter_state=VoterState.GROWN)
 
 
-def tell(raft: RaftNode, before: Age) -> None:
+def report_state_change(raft: RaftState, before: VoterState) -> None:
     """What a change of the age means, for the log; who learns looks for a leader from now on."""
-    if raft.hard.age == Age.LEARNING:
-        raft.lonely_ms = raft.now_ms + LONELY_MS
+    if raft.hard_state.voter_state == VoterState.LEARNING:
+        raft.leader_search_deadline_ms = raft.now_ms + LEADER_SEARCH_TIMEOUT_MS
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
-        raft.ready.news = (logging.INFO, text)
-    elif before == Age.LEARNING:
-        raft.ready.news = (logging.INFO, "this voter has everything that its leader has: it votes")
+        raft.ready.log_message = (logging.INFO, text)
+    elif before == VoterState.LEARNING:
+        raft.ready.log_message = (logging.INFO, "this voter has everything that its leader has: it votes")
 
 
-def lonely(raft: RaftNode) -> None:
+def report_missing_leader(raft: RaftState) -> None:
     """No leader is found: where most voters are like this one nobody can be elected any more. It is said once."""
-    raft.lonely_ms = FOREVER_MS
-    if raft.hard.age == Age.LEARNING and isinstance(raft.state, Unattached):
+    raft.leader_search_deadline_ms = NO_DEADLINE_MS
+    if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (
             "this voter's metadata log is new and no leader is found that could fill it. Where most voters lost their "
             "disks none is elected: start one that has its data with controller.quorum.voters naming it alone "
             "(see ottla cluster recover)"
         )
-        raft.ready.news = (logging.WARNING, text)
+        raft.ready.log_message = (logging.WARNING, text)

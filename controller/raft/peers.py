@@ -24,42 +24,42 @@ BACKOFF_S = 0.05
 BACKOFF_MAX_S = 0.5
 """Between two tries to connect (``reconnect.backoff``)."""
 
-Encode = Callable[[int], Message]
+EncodeRequest = Callable[[int], Message]
 """Makes the request in a version."""
-Done = Callable[[Any], None]
+OnResponse = Callable[[Any], None]
 """Hears the answer, or the OSError or WireError there was instead of one."""
-Wanted = tuple[ApiKey, Encode, Done]
+QueuedRequest = tuple[ApiKey, EncodeRequest, OnResponse]
 
 
-class Gone(OSError):
+class PeerConnectionRefusedError(OSError):
     """A peer refuses to be connected to: nobody listens there."""
 
 
-class Unspoken(WireError):
+class UnsupportedByPeer(WireError):
     """The other side speaks no version that can say this."""
 
 
-class _Peer:
+class _PeerQueue:
     """One destination."""
 
     def __init__(self, standing: Standing) -> None:
-        self.standing = standing
-        self.wanted: list[Wanted] = []
-        self.bell = trio.Event()
+        self.connection = standing
+        self.queued_requests: list[QueuedRequest] = []
+        self.wakeup = trio.Event()
         self.failures = 0
 
 
-async def _call(channel: Channel, key: ApiKey, encode: Encode) -> Any:
-    """The answer, or `Unspoken`: then the connection is as good as before."""
+async def _send_request(channel: Channel, key: ApiKey, encode: EncodeRequest) -> Any:
+    """The answer, or `UnsupportedByPeer`: then the connection is as good as before."""
     try:
         version = channel.version_for(key)
         message = encode(version)
     except WireError as error:
-        return Unspoken(str(error))
+        return UnsupportedByPeer(str(error))
     return await channel.call(message, version)
 
 
-class Peers:
+class RaftChannel:
     """The other controllers, as they are dialled."""
 
     def __init__(
@@ -76,63 +76,65 @@ class Peers:
         self._client_id = f"raft-client-{node_id}"
         self._timeout_s = timeout_ms / 1000
         self._address_of = address_of
-        self._peers: dict[int, _Peer] = {}
-        self._new: list[int] = []
-        self._bell = trio.Event()
+        self._peers: dict[int, _PeerQueue] = {}
+        self._new_peers: list[int] = []
+        self._wakeup = trio.Event()
 
-    def ask(self, to: int, key: ApiKey, encode: Encode, done: Done) -> None:
+    def send(self, to: int, key: ApiKey, encode: EncodeRequest, done: OnResponse) -> None:
         """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
         peer = self._peers.get(to)
         if peer is None:
-            peer = self._peers[to] = _Peer(self._standing())
-            self._new.append(to)
-            self._bell.set()
-        replaced, peer.wanted = peer.wanted, [(key, encode, done)]
+            peer = self._peers[to] = _PeerQueue(self._create_connection())
+            self._new_peers.append(to)
+            self._wakeup.set()
+        replaced, peer.queued_requests = peer.queued_requests, [(key, encode, done)]
         for _, _, told in replaced:
             told(OSError("another request was more urgent"))
-        peer.bell.set()
+        peer.wakeup.set()
 
-    def _standing(self) -> Standing:
+    def _create_connection(self) -> Standing:
         return Standing(self._env, self._client_id, self._timeout_s, access=self._access())
 
     async def run(self) -> None:
         """Speak with whoever there is to speak with, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                for to in self._new:
-                    nursery.start_soon(self._speak, to, self._peers[to])
-                self._new.clear()
-                await self._bell.wait()
-                self._bell = trio.Event()
+                for to in self._new_peers:
+                    nursery.start_soon(self._run_peer, to, self._peers[to])
+                self._new_peers.clear()
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
 
-    async def _speak(self, to: int, peer: _Peer) -> None:
+    async def _run_peer(self, to: int, peer: _PeerQueue) -> None:
         try:
             while True:
-                await peer.bell.wait()
-                peer.bell = trio.Event()
-                while peer.wanted:
-                    key, encode, done = peer.wanted.pop()
-                    done(await self._answer(to, peer, key, encode))
+                await peer.wakeup.wait()
+                peer.wakeup = trio.Event()
+                while peer.queued_requests:
+                    key, encode, done = peer.queued_requests.pop()
+                    done(await self._request(to, peer, key, encode))
                     if peer.failures:
                         await self._env.sleep(min(BACKOFF_S * 2 ** min(peer.failures - 1, 8), BACKOFF_MAX_S))
         finally:
-            peer.standing.close()
+            peer.connection.close()
 
-    async def _answer(self, to: int, peer: _Peer, key: ApiKey, encode: Encode) -> Any:
+    async def _request(self, to: int, peer: _PeerQueue, key: ApiKey, encode: EncodeRequest) -> Any:
         """The answer, or what went wrong. A connection that broke while it rested is made anew once."""
-        rested = peer.standing.is_open
+        rested = peer.connection.is_open
         for again in (rested, False):
             try:
                 with self._env.timeout(self._timeout_s) as deadline:
-                    channel = await peer.standing.to(self._address_of(to), f"controller {to}")
+                    channel = await peer.connection.to(self._address_of(to), f"controller {to}")
                     peer.failures = 0
-                    return await _call(channel, key, encode)
+                    return await _send_request(channel, key, encode)
                 assert deadline.cancelled_caught
                 error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
                 again = False
             except (OSError, WireError) as failed:
-                error = Gone(str(failed)) if isinstance(failed, ConnectionRefusedError) else failed
-            peer.standing.close()
+                error = (
+                    PeerConnectionRefusedError(str(failed)) if isinstance(failed, ConnectionRefusedError) else failed
+                )
+            peer.connection.close()
             if not again:
                 break
         if peer.failures == 0:

@@ -11,24 +11,24 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.raft.events import NOBODY, Age, HardState, ReplicaKey
+from ottla.controller.raft.events import NO_NODE_ID, HardState, ReplicaKey, VoterState
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.disk import Disk, read_file, write_file
 
 QUORUM_STATE = "quorum-state"
-_AGE = "ottla.age"
+_VOTER_STATE_FIELD = "ottla.age"
 """Only there while a voter is not grown; Kafka passes over it, and forgets it."""
-_KEPT = ("clusterId", "appliedOffset", "currentVoters")
+_PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
-def _age_of(values: dict[str, Any]) -> Age:
+def _voter_state_of(values: dict[str, Any]) -> VoterState:
     """What a voter remembers, by its name in lower case. Raises ValueError: it is none."""
-    said = values.get(_AGE, Age.GROWN.name.lower())
-    found = next((age for age in Age if age.name.lower() == said), None)
+    said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
+    found = next((age for age in VoterState if age.name.lower() == said), None)
     if found is None:
-        raise ValueError(f"{_AGE} is {str(said)[:40]!r}")
+        raise ValueError(f"{_VOTER_STATE_FIELD} is {str(said)[:40]!r}")
     return found
 
 
@@ -36,10 +36,10 @@ def _age_of(values: dict[str, Any]) -> Age:
 class QuorumStateFile:
     """The file's content. Version 0 belongs to kraft.version 0 and knows no directories; its other fields are kept."""
 
-    hard: HardState = field(default_factory=lambda: HardState(0))
+    hard_state: HardState = field(default_factory=lambda: HardState(0))
     data_version: int = 1
-    kept: dict[str, Any] = field(default_factory=dict)
-    was_there: bool = True
+    preserved_fields: dict[str, Any] = field(default_factory=dict)
+    existed: bool = True
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> QuorumStateFile:
@@ -49,31 +49,31 @@ class QuorumStateFile:
             CorruptFile: not such a file.
         """
         if not disk.exists(path):
-            return cls(was_there=False)
+            return cls(existed=False)
         try:
             values = json.loads(read_file(disk, path))
             version = int(values["data_version"])
             voted = None
-            if int(values["votedId"]) != NOBODY:
+            if int(values["votedId"]) != NO_NODE_ID:
                 directory = uuid_from_string(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
                 voted = ReplicaKey(int(values["votedId"]), directory)
-            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, _age_of(values))
-            return cls(hard, version, {k: values[k] for k in _KEPT if k in values})
+            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, _voter_state_of(values))
+            return cls(hard, version, {k: values[k] for k in _PRESERVED_FIELDS if k in values})
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CorruptFile(f"{path}: {error!r}") from None
 
     def write(self, disk: Disk, path: str) -> None:
         """Write it aside, sync it, give it its name (R202)."""
-        hard = self.hard
-        voted = ReplicaKey(NOBODY) if hard.voted is None else hard.voted
+        hard = self.hard_state
+        voted = ReplicaKey(NO_NODE_ID) if hard.voted_key is None else hard.voted_key
         values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}
         if self.data_version == 0:
-            values = {"clusterId": self.kept.get("clusterId", ""), **values}
-            values["appliedOffset"] = self.kept.get("appliedOffset", 0)
-            values["currentVoters"] = self.kept.get("currentVoters", [])
+            values = {"clusterId": self.preserved_fields.get("clusterId", ""), **values}
+            values["appliedOffset"] = self.preserved_fields.get("appliedOffset", 0)
+            values["currentVoters"] = self.preserved_fields.get("currentVoters", [])
         else:
             values["votedDirectoryId"] = uuid_to_string(voted.directory_id)
-        if hard.age != Age.GROWN:
-            values[_AGE] = hard.age.name.lower()
+        if hard.voter_state != VoterState.GROWN:
+            values[_VOTER_STATE_FIELD] = hard.voter_state.name.lower()
         values["data_version"] = self.data_version
         write_file(disk, path, json.dumps(values, separators=(",", ":")).encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from ottla.controller.raft.events import Batch
+from ottla.controller.raft.events import FetchedRaftBatch
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
@@ -20,9 +20,9 @@ from ottla.wire.primitives import Buffer
 logger = logging.getLogger("ottla.controller")
 
 
-def batches_of(raw: Buffer | None) -> tuple[Batch, ...]:
+def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
     """The batches of an answer, as many as can be believed (R224)."""
-    out: list[Batch] = []
+    out: list[FetchedRaftBatch] = []
     try:
         out.extend(_whole(memoryview(raw or b"")))
     except WireError as error:
@@ -30,13 +30,13 @@ def batches_of(raw: Buffer | None) -> tuple[Batch, ...]:
     return tuple(out)
 
 
-def _whole(view: memoryview) -> Iterator[Batch]:
+def _whole(view: memoryview) -> Iterator[FetchedRaftBatch]:
     for at, header in b.iterate_batches(view):
         raw = view[at : at + header.size_bytes]
         if header.last_offset_delta < 0 or not b.crc_matches(raw, header):
             raise WireError(f"bad batch at offset {header.base_offset}")
         voters = _voters(raw, header) if header.is_control else None
-        yield Batch(header.base_offset, header.last_offset, header.partition_leader_epoch, raw, voters)
+        yield FetchedRaftBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, raw, voters)
 
 
 def _voters(raw: Buffer, header: BatchHeader) -> ctl.VotersRecord | None:

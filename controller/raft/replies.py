@@ -9,7 +9,7 @@ import logging
 from typing import NamedTuple
 
 from ottla.controller.raft import events
-from ottla.controller.raft.events import FetchAnswer, Reply, SnapshotAnswer
+from ottla.controller.raft.events import OutboundResponse, RaftFetchResponse, RaftFetchSnapshotResponse
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.snapshots import SnapshotId
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -18,15 +18,15 @@ from ottla.world.disk import is_passing
 logger = logging.getLogger("ottla.controller")
 
 
-class Answered(NamedTuple):
+class ResponseWithRecords(NamedTuple):
     """What the machine answers, with what was read for it."""
 
-    answer: events.AnyAnswer
+    response: events.AnyRaftResponse
     records: bytes
     log_start_offset: int
 
 
-def answer_with_records(store: MetadataStore, reply: Reply) -> Answered:
+def read_response_records(store: MetadataStore, reply: OutboundResponse) -> ResponseWithRecords:
     """Return an answer with the records or the part of a snapshot that it announces.
 
     Where records are damaged the other replica gets UNKNOWN_SERVER_ERROR. While this process is short of descriptors or
@@ -35,17 +35,19 @@ def answer_with_records(store: MetadataStore, reply: Reply) -> Answered:
     Raises:
         OSError: an error of the disk.
     """
-    answer, raw = reply.answer, b""
+    answer, raw = reply.response, b""
     try:
-        if isinstance(answer, FetchAnswer) and answer.offset >= 0:
-            raw = store.read(answer.offset, reply.ticket.request.max_bytes)
-        elif isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE:
-            raw = store.read_part(SnapshotId(*answer.snapshot), answer.position, reply.ticket.request.max_bytes)
+        if isinstance(answer, RaftFetchResponse) and answer.offset >= 0:
+            raw = store.read(answer.offset, reply.pending_request.request.max_bytes)
+        elif isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE:
+            raw = store.read_snapshot_chunk(
+                SnapshotId(*answer.snapshot), answer.position, reply.pending_request.request.max_bytes
+            )
     except ProtocolError:
         logger.exception("the metadata log cannot be read for another replica: %s", answer)
-        answer = FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
+        answer = RaftFetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
     except OSError as error:
         if not is_passing(error):
             raise
         logger.warning("short of resources, nothing read for another replica: %s", error)
-    return Answered(answer, raw, store.log.log_start_offset)
+    return ResponseWithRecords(answer, raw, store.log.log_start_offset)

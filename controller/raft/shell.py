@@ -16,25 +16,25 @@ from typing import Any
 
 import trio
 
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.addresses import Addresses
+from ottla.controller.raft.addresses import ControllerAddresses
 from ottla.controller.raft.events import (
-    Event,
-    FetchAnswer,
     FetchSnapshot,
+    OutboundRequest,
+    RaftEvent,
+    RaftFetchResponse,
+    RaftRequest,
     Ready,
     ReplicaKey,
-    Request,
-    Send,
 )
-from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.replies import Answered, answer_with_records
-from ottla.controller.raft.shortage import retried, retried_call
-from ottla.controller.raft.states import Leader
+from ottla.controller.raft.machine import RaftStateMachine
+from ottla.controller.raft.replies import ResponseWithRecords, read_response_records
+from ottla.controller.raft.shortage import retry_call_on_shortage, retry_on_shortage
+from ottla.controller.raft.states import RaftLeaderState
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.snapshots import Snapshot, SnapshotId
-from ottla.controller.ticket import Ticket
+from ottla.controller.snapshots import SnapshotContents, SnapshotId
+from ottla.controller.ticket import PendingRequest
 from ottla.log.directory import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import control_records as ctl
@@ -42,17 +42,17 @@ from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
 
-LEAST_WAIT_MS = 2
+MIN_TICK_INTERVAL_MS = 2
 """Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
 
-KRAFT_VERSIONS = (0, 1)
+SUPPORTED_KRAFT_VERSIONS = (0, 1)
 """What this node can follow."""
 
-Job = Callable[[], Event | None]
+StepCallback = Callable[[], RaftEvent | None]
 """Done between two steps; gives the event it makes."""
 
 
-def first_of(error: BaseException) -> OSError:
+def first_os_error(error: BaseException) -> OSError:
     """The OSError in a group of them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -60,15 +60,15 @@ def first_of(error: BaseException) -> OSError:
     return error
 
 
-def _entry(me: ReplicaKey, quorum: QuorumConfig) -> ctl.VotersRecordVoter | None:
+def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> ctl.VotersRecordVoter | None:
     """The node as it stands among the voters, or would; None for a broker only."""
     if not quorum.endpoints:
         return None
     places = [ctl.Endpoint(*e) for e in quorum.endpoints]
-    return ctl.VotersRecordVoter(me.id, me.directory_id, places, ctl.KRaftVersionFeature(*KRAFT_VERSIONS))
+    return ctl.VotersRecordVoter(me.id, me.directory_id, places, ctl.KRaftVersionFeature(*SUPPORTED_KRAFT_VERSIONS))
 
 
-class Raft:
+class RaftDriver:
     """One replica of the metadata log, alive."""
 
     def __init__(
@@ -86,38 +86,40 @@ class Raft:
         self._quorum = quorum
         self._fail = fail
         self._on_change = on_change
-        self.addresses = Addresses(identity.node_id, quorum, lambda: store.quorum.voters)
-        self.machine = RaftMachine(
-            store.me,
-            store.voters(quorum),
-            store.hard_state(quorum),
-            store.chain(),
+        self.addresses = ControllerAddresses(identity.node_id, quorum, lambda: store.quorum_records.voters)
+        self.machine = RaftStateMachine(
+            store.local_replica,
+            store.voter_history(quorum),
+            store.initial_hard_state(quorum),
+            store.log_summary(),
             env.random,
             quorum.timeouts,
             store.first_records(quorum),
             self.addresses.bootstrap,
-            _entry(store.me, quorum),
+            _voter_entry(store.local_replica, quorum),
             listener=quorum.listener,
             auto_join=quorum.auto_join,
         )
-        self.machine.synced = min(self.machine.synced, store.log.recovery_point)  # a killed process left what is beyond
-        self.leader_goal = -1
+        self.machine.flushed_offset = min(
+            self.machine.flushed_offset, store.log.recovery_point
+        )  # a killed process left what is beyond
+        self.catch_up_offset = -1
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
-        self._won = (-1, -1)
+        self._led_until = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
-        self._speaking: Any = None
-        self._loads = 0
+        self._request_sender: Any = None
+        self._load_count = 0
         """How many snapshots of leaders were asked for: only the last one is wanted."""
         self._load_lock = trio.Lock()
-        self._loaded: Snapshot | None = None
+        self._loaded: SnapshotContents | None = None
         """A snapshot of the leader's, before the machine has said what becomes of it."""
-        self._jobs: list[Job] = []
-        self._bell = trio.Event()
-        self._changed = trio.Event()
-        self._ticked_ms = float("-inf")
+        self._callbacks: list[StepCallback] = []
+        self._wakeup = trio.Event()
+        self._change_event = trio.Event()
+        self._last_tick_ms = float("-inf")
         self._committed = -1
         """The machine's high watermark as of the last step whose records were written: it is ahead until they are."""
-        self._syncing = False
+        self._is_flushing = False
         self._nursery: trio.Nursery
         self.failure: OSError | None = None
         """Why nothing happens any more."""
@@ -130,10 +132,10 @@ class Raft:
         return self.machine.epoch if self.machine.is_leader else -1
 
     @property
-    def epoch_start(self) -> int:
+    def epoch_start_offset(self) -> int:
         """Where the epoch this node leads begins in the log."""
-        assert isinstance(self.machine.state, Leader)
-        return self.machine.state.epoch_start
+        assert isinstance(self.machine.state, RaftLeaderState)
+        return self.machine.state.epoch_start_offset
 
     @property
     def high_watermark(self) -> int:
@@ -146,24 +148,24 @@ class Raft:
         return self._env.monotonic_ms()
 
     @property
-    def is_alone(self) -> bool:
+    def is_sole_voter(self) -> bool:
         """Whether this node is the only voter."""
-        return len(self.machine.voters.current) == 1 and self.machine.voters.has(self.machine.me)
+        return len(self.machine.voters.current) == 1 and self.machine.voters.is_voter(self.machine.local_replica)
 
     @property
-    def _may_vote(self) -> bool:
-        return bool(self._quorum.endpoints) or self.machine.voters.has(self.machine.me)
+    def _can_vote(self) -> bool:
+        return bool(self._quorum.endpoints) or self.machine.voters.is_voter(self.machine.local_replica)
 
     # ------------------------------------------------------------------ what others want
 
-    def hand_in(self, event: Event) -> None:
+    def enqueue(self, event: RaftEvent) -> None:
         """Something happened."""
-        self.between(lambda: event)
+        self.run_between_steps(lambda: event)
 
-    def between(self, job: Job) -> None:
+    def run_between_steps(self, job: StepCallback) -> None:
         """Do something to the log between two steps, so that machine and log never differ."""
-        self._jobs.append(job)
-        self._bell.set()
+        self._callbacks.append(job)
+        self._wakeup.set()
 
     async def propose(self, epoch: int, batch: bytearray, count: int) -> int:
         """Append a batch as the leader of ``epoch``; gives the offset of its first record.
@@ -172,47 +174,47 @@ class Raft:
             ProtocolError: NOT_CONTROLLER: this node does not lead in that epoch any more.
             OSError: the disk failed, and the node ends.
         """
-        ticket = Ticket(None)
+        ticket = PendingRequest(None)
 
-        def append() -> Event | None:
+        def append() -> RaftEvent | None:
             if self.failure is not None or self.led_epoch != epoch:
                 ticket.fail(self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER))
                 return None
-            ticket.give(self.machine.chain.end)
+            ticket.complete(self.machine.log_summary.end_offset)
             return events.Propose(batch, count)
 
-        self.between(append)
+        self.run_between_steps(append)
         if self.failure is not None:
             append()
         offset: int = await ticket.wait()
         return offset
 
-    async def committed(self, epoch: int, end_offset: int) -> None:
+    async def wait_committed(self, epoch: int, end_offset: int) -> None:
         """Wait until everything below ``end_offset``, appended as the leader of ``epoch``, is committed.
 
         Raises:
             ProtocolError: NOT_CONTROLLER: leadership was lost before; what was appended may yet be committed.
             OSError: the disk failed, and the node ends.
         """
-        if self.machine.synced < end_offset:
-            self.between(self._sync)
-        while self._won[0] != epoch or self._won[1] < end_offset:
+        if self.machine.flushed_offset < end_offset:
+            self.run_between_steps(self._maybe_flush)
+        while self._led_until[0] != epoch or self._led_until[1] < end_offset:
             if self.failure is not None or self.led_epoch != epoch:
                 raise self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER)
-            await self._changed.wait()
+            await self._change_event.wait()
 
-    async def ask(self, request: Request) -> Answered:
+    async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
         """What this node answers to another one's request; a Fetch may have to wait for it."""
         if isinstance(request, FetchSnapshot):
-            request = request._replace(size_bytes=self._store.snapshot_bytes(SnapshotId(*request.snapshot)))
-        ticket = Ticket(request)
-        self.hand_in(events.Asked(ticket, request))
-        answered: Answered = await ticket.wait()
+            request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
+        ticket = PendingRequest(request)
+        self.enqueue(events.RequestReceived(ticket, request))
+        answered: ResponseWithRecords = await ticket.wait()
         return answered
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait for news of the leader or the high watermark."""
-        await self._changed.wait()
+        await self._change_event.wait()
 
     # ------------------------------------------------------------------ life
 
@@ -221,160 +223,160 @@ class Raft:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._jobs.insert(0, events.Start)
+                self._callbacks.insert(0, events.RaftStarted)
                 while True:
-                    while self._jobs:
-                        event = await retried_call(self._env, self._jobs.pop(0))
+                    while self._callbacks:
+                        event = await retry_call_on_shortage(self._env, self._callbacks.pop(0))
                         if event is not None:
-                            await self._take(event)
-                    await self._rest()
+                            await self._step(event)
+                    await self._wait_for_event()
         except* OSError as errors:
-            self._end(first_of(errors))
+            self._fail_pending(first_os_error(errors))
 
-    def _end(self, failure: OSError) -> None:
+    def _fail_pending(self, failure: OSError) -> None:
         self.failure = failure
-        for job in self._jobs:
+        for job in self._callbacks:
             job()
-        self._news()
+        self._notify_change()
         self._fail(failure)
 
-    async def _rest(self) -> None:
+    async def _wait_for_event(self) -> None:
         """Wait for an event, or for the time of the next tick."""
-        due_ms = max(self.machine.deadline_ms, self._ticked_ms + LEAST_WAIT_MS)
+        due_ms = max(self.machine.deadline_ms, self._last_tick_ms + MIN_TICK_INTERVAL_MS)
         with self._env.timeout(max(0.0, due_ms - self._env.monotonic_ms()) / 1000) as deadline:
-            await self._bell.wait()
-            self._bell = trio.Event()
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
         if deadline.cancelled_caught:
-            self._ticked_ms = self._env.monotonic_ms()
-            self._jobs.append(events.Tick)
+            self._last_tick_ms = self._env.monotonic_ms()
+            self._callbacks.append(events.Tick)
 
-    async def _take(self, event: Event) -> None:
+    async def _step(self, event: RaftEvent) -> None:
         """Take the machine a step on, and do what it wants done, in its order."""
         machine, store = self.machine, self._store
         before = machine.leader_id, machine.epoch, machine.high_watermark
         ready = machine.step(self._env.monotonic_ms(), event)
-        if ready.doubt is not None:
-            logger.warning("what another controller says cannot be: %s", ready.doubt)
-        if ready.news is not None:
-            logger.log(*ready.news)
+        if ready.protocol_violation is not None:
+            logger.warning("what another controller says cannot be: %s", ready.protocol_violation)
+        if ready.log_message is not None:
+            logger.log(*ready.log_message)
         if ready.hard_state is not None:
-            write_state = store.begin_state(ready.hard_state, machine.voters)
-            await retried(self._env, lambda: self._env.in_thread(write_state, Lane.RAFT))
+            write_state = store.prepare_state_write(ready.hard_state, machine.voters)
+            await retry_on_shortage(self._env, lambda: self._env.in_thread(write_state, Lane.RAFT))
         await self._write(ready)
         self._committed = machine.high_watermark
         if ready.committed is not None:
-            store.committed(ready.committed)
+            store.on_high_watermark(ready.committed)
         if machine.is_leader:
-            self._won = machine.epoch, machine.high_watermark
+            self._led_until = machine.epoch, machine.high_watermark
         for reply in ready.replies:
-            reply.ticket.give(answer_with_records(store, reply))
+            reply.pending_request.give(read_response_records(store, reply))
         for send in ready.sends:
             self._send(send)
         if ready.load_snapshot is not None:
-            self._nursery.start_soon(self._load, SnapshotId(*ready.load_snapshot))
+            self._nursery.start_soon(self._load_snapshot, SnapshotId(*ready.load_snapshot))
         if not isinstance(event, events.Propose):  # more of them may follow: who waits for them says when they are all
-            self._sync()
+            self._maybe_flush()
         if (machine.leader_id, machine.epoch) != before[:2]:
-            self.leader_goal = -1
+            self.catch_up_offset = -1
         if (machine.leader_id, machine.epoch, machine.high_watermark) != before:
-            self._news()
+            self._notify_change()
 
-    def _news(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+    def _notify_change(self) -> None:
+        self._change_event.set()
+        self._change_event = trio.Event()
         self._on_change()
 
     async def _write(self, ready: Ready) -> None:
         """Bring the log where the machine has its mirror of it."""
         store, now_ms = self._store, self._env.now_ms()
         if ready.truncate is not None:
-            await retried_call(self._env, partial(store.truncate, ready.truncate, now_ms))
-        if ready.start_over is not None:
+            await retry_call_on_shortage(self._env, partial(store.truncate, ready.truncate, now_ms))
+        if ready.truncate_to_snapshot is not None:
             assert self._loaded is not None
-            name, loaded = SnapshotId(*ready.start_over), self._loaded
-            await retried_call(self._env, partial(store.start_over, name, loaded, now_ms))
+            name, loaded = SnapshotId(*ready.truncate_to_snapshot), self._loaded
+            await retry_call_on_shortage(self._env, partial(store.truncate_to_snapshot, name, loaded, now_ms))
             self._loaded = None
-        for append in ready.append:
-            await retried_call(self._env, partial(store.append, append, now_ms))
-        news = ready.truncate is not None or ready.start_over is not None
-        if news or any(a.controls or a.verbatim for a in ready.append):
+        for append in ready.appends:
+            await retry_call_on_shortage(self._env, partial(store.append, append, now_ms))
+        news = ready.truncate is not None or ready.truncate_to_snapshot is not None
+        if news or any(a.controls or a.verbatim for a in ready.appends):
             self.machine.first_records = store.first_records(self._quorum)
 
-    def _sync(self) -> None:
+    def _maybe_flush(self) -> None:
         """Make what was appended durable, unless that goes on already."""
         end = self._store.log.log_end_offset
-        if self._syncing or end <= self.machine.synced or self.failure is not None:
+        if self._is_flushing or end <= self.machine.flushed_offset or self.failure is not None:
             return
-        if not self._may_vote:
-            self.hand_in(events.Synced(end))
+        if not self._can_vote:
+            self.enqueue(events.LogFlushed(end))
             return
-        self._syncing = True
-        self._nursery.start_soon(self._synced)
+        self._is_flushing = True
+        self._nursery.start_soon(self._flush)
 
-    async def _synced(self) -> None:
-        job = await retried_call(self._env, self._store.begin_sync)
-        await retried(self._env, lambda: self._env.in_thread(job, Lane.RAFT))
+    async def _flush(self) -> None:
+        job = await retry_call_on_shortage(self._env, self._store.prepare_flush)
+        await retry_on_shortage(self._env, lambda: self._env.in_thread(job, Lane.RAFT))
 
-        def done() -> Event:
-            self._syncing = False
-            return events.Synced(self._store.finish_sync(job))
+        def done() -> RaftEvent:
+            self._is_flushing = False
+            return events.LogFlushed(self._store.complete_flush(job))
 
-        self.between(done)
+        self.run_between_steps(done)
 
     # ------------------------------------------------------------------ words
 
-    def _send(self, send: Send) -> None:
-        if isinstance(send.request, events.AskVersions):
-            self.addresses.tell(send.peer, [Endpoint(e.name, e.host, e.port) for e in send.request.endpoints])
-        self._speak().say(send, self._key_of(send.peer))
+    def _send(self, send: OutboundRequest) -> None:
+        if isinstance(send.request, events.QueryKRaftVersions):
+            self.addresses.learn(send.peer, [ListenerEndpoint(e.name, e.host, e.port) for e in send.request.endpoints])
+        self._sender().say(send, self._replica_key_of(send.peer))
 
-    def _speak(self) -> Any:
+    def _sender(self) -> Any:
         """Where words for others go; what it takes is loaded when the first are said."""
-        if self._speaking is None:
+        if self._request_sender is None:
             module = import_module("ottla.controller.raft.speaking")
-            self._speaking = module.Speaking(
-                self._env, self._identity, self._quorum, self.addresses.of, self._heard, self.hand_in
+            self._request_sender = module.Speaking(
+                self._env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
             )
-            self._nursery.start_soon(self._speaking.run)
-        return self._speaking
+            self._nursery.start_soon(self._request_sender.run)
+        return self._request_sender
 
-    def _key_of(self, peer: int) -> ReplicaKey:
-        return self.machine.voters.find(peer) or ReplicaKey(peer)
+    def _replica_key_of(self, peer: int) -> ReplicaKey:
+        return self.machine.voters.find_voter(peer) or ReplicaKey(peer)
 
-    async def _load(self, name: SnapshotId) -> None:
+    async def _load_snapshot(self, name: SnapshotId) -> None:
         """Fetch a snapshot of the leader's; then the machine says whether it takes the log's place."""
         machine, store, leader_id = self.machine, self._store, self.machine.leader_id
 
         async def ask(request: FetchSnapshot) -> Any:
-            return await self._speak().fetch_snapshot(leader_id, self._key_of(leader_id), request)
+            return await self._sender().fetch_snapshot(leader_id, self._replica_key_of(leader_id), request)
 
-        number = self._loads = self._loads + 1
+        number = self._load_count = self._load_count + 1
 
         def is_wanted() -> bool:
-            return self._loads == number and machine.loading == name and machine.leader_id == leader_id
+            return self._load_count == number and machine.loading_snapshot == name and machine.leader_id == leader_id
 
         module = import_module("ottla.controller.raft.snapshot_fetch")
         fetches_as = import_module("ottla.controller.raft.newborn").fetches_as
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
             about = (fetches_as(machine), machine.epoch, name, ask, is_wanted)
             fetch = partial(module.fetch_snapshot, self._env, store.directory, *about)
-            found: Snapshot | None = await retried(self._env, fetch)
+            found: SnapshotContents | None = await retry_on_shortage(self._env, fetch)
         if found is None:
             return
 
-        def done() -> Event:
+        def done() -> RaftEvent:
             self._loaded = found
             return events.SnapshotLoaded(name.end_offset, name.epoch, found.voters)
 
-        self.between(done)
+        self.run_between_steps(done)
 
-    def _heard(self, answer: events.AnyAnswer, leader: Endpoint | None) -> None:
-        self.tell(answer.epoch, answer.leader_id, leader)
-        if isinstance(answer, FetchAnswer) and answer.epoch == self.machine.epoch and self.leader_goal < 0:
-            self.leader_goal = answer.high_watermark
+    def _on_response(self, answer: events.AnyRaftResponse, leader: ListenerEndpoint | None) -> None:
+        self.update_leader_endpoints(answer.epoch, answer.leader_id, leader)
+        if isinstance(answer, RaftFetchResponse) and answer.epoch == self.machine.epoch and self.catch_up_offset < 0:
+            self.catch_up_offset = answer.high_watermark
 
-    def tell(self, epoch: int, leader_id: int, *endpoints: Endpoint | None) -> None:
+    def update_leader_endpoints(self, epoch: int, leader_id: int, *endpoints: ListenerEndpoint | None) -> None:
         """Somebody says where the leader of an epoch is reached."""
         if epoch >= self.machine.epoch:
-            self.addresses.tell(leader_id, [e for e in endpoints if e is not None])
-            self.machine.addressed |= self.addresses.told
+            self.addresses.learn(leader_id, [e for e in endpoints if e is not None])
+            self.machine.reachable_replicas |= self.addresses.learned_node_ids

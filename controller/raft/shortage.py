@@ -16,13 +16,13 @@ from ottla.world.env import Env
 logger = logging.getLogger("ottla.controller")
 
 RETRY_S = 0.1
-LOG_EVERY = 100
+LOG_EVERY_ATTEMPTS = 100
 """Attempts between two log lines."""
 
 T = TypeVar("T")
 
 
-async def retried(env: Env, work: Callable[[], Awaitable[T]]) -> T:
+async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
     """Await ``work()``, again and again while the process is short of a resource.
 
     Args:
@@ -39,16 +39,16 @@ async def retried(env: Env, work: Callable[[], Awaitable[T]]) -> T:
         except OSError as error:
             if not is_passing(error):
                 raise
-            if attempts % LOG_EVERY == 0:
+            if attempts % LOG_EVERY_ATTEMPTS == 0:
                 logger.warning("short of resources, retrying: %s", error)
         attempts += 1
         await env.sleep(RETRY_S)
 
 
-async def retried_call(env: Env, work: Callable[[], T]) -> T:
-    """As `retried`, for a function that does not wait."""
+async def retry_call_on_shortage(env: Env, work: Callable[[], T]) -> T:
+    """As `retry_on_shortage`, for a function that does not wait."""
 
     async def call() -> T:
         return work()
 
-    return await retried(env, call)
+    return await retry_on_shortage(env, call)

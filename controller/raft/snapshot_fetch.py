@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from ottla.controller.pacing import paced
-from ottla.controller.raft.events import FetchSnapshot, ReplicaKey, SnapshotAnswer
-from ottla.controller.raft.wire_values import Heard
-from ottla.controller.snapshots import Snapshot, SnapshotId, finish_part, reading
+from ottla.controller.pacing import run_yielding
+from ottla.controller.raft.events import FetchSnapshot, RaftFetchSnapshotResponse, ReplicaKey
+from ottla.controller.raft.wire_values import DecodedRaftResponse
+from ottla.controller.snapshots import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot_steps
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire.errors import ErrorCode
 from ottla.world.env import Env, Lane
@@ -21,16 +21,22 @@ logger = logging.getLogger("ottla.controller")
 
 RETRY_S = 0.02
 """After a part that did not come (``retry.backoff.ms``)."""
-DAMAGED_S = 1.0
+CORRUPT_RETRY_S = 1.0
 """After a snapshot that came whole and cannot be read."""
 
-Ask = Callable[[FetchSnapshot], Awaitable[Heard | None]]
+SendFetchSnapshot = Callable[[FetchSnapshot], Awaitable[DecodedRaftResponse | None]]
 """Asks the leader; None where there is no answer."""
 
 
 async def fetch_snapshot(
-    env: Env, directory: str, me: ReplicaKey, epoch: int, name: SnapshotId, ask: Ask, is_wanted: Callable[[], bool]
-) -> Snapshot | None:
+    env: Env,
+    directory: str,
+    me: ReplicaKey,
+    epoch: int,
+    name: SnapshotId,
+    ask: SendFetchSnapshot,
+    is_wanted: Callable[[], bool],
+) -> SnapshotContents | None:
     """Fetch a snapshot and put it under its name; gives what it holds, or None where it is not wanted any more.
 
     Raises:
@@ -38,18 +44,20 @@ async def fetch_snapshot(
     """
     path = f"{directory}/{name.file_name}"
     while is_wanted():
-        if not await _bring(env, path, FetchSnapshot(me, epoch, name, 0), ask, is_wanted):
+        if not await _download(env, path, FetchSnapshot(me, epoch, name, 0), ask, is_wanted):
             return None
         try:
-            return await paced(reading(env.disk, path))
+            return await run_yielding(read_snapshot_steps(env.disk, path))
         except CorruptFile as error:
             logger.warning("the leader's snapshot is asked for again: %s", error)
             env.disk.unlink(path)
-            await env.sleep(DAMAGED_S)
+            await env.sleep(CORRUPT_RETRY_S)
     return None
 
 
-async def _bring(env: Env, path: str, request: FetchSnapshot, ask: Ask, is_wanted: Callable[[], bool]) -> bool:
+async def _download(
+    env: Env, path: str, request: FetchSnapshot, ask: SendFetchSnapshot, is_wanted: Callable[[], bool]
+) -> bool:
     """Fetch the bytes of a snapshot; says whether it came whole."""
     part = path + ".part"
     if env.disk.exists(part):
@@ -60,13 +68,13 @@ async def _bring(env: Env, path: str, request: FetchSnapshot, ask: Ask, is_wante
             heard = await ask(request)
             if not is_wanted():
                 return False
-            answer = None if heard is None else heard.answer
+            answer = None if heard is None else heard.response
             raw = b"" if heard is None or heard.records is None else heard.records
-            right = isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE
+            right = isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE
             if not right or len(raw) == 0:
                 await env.sleep(RETRY_S)
                 continue
-            assert isinstance(answer, SnapshotAnswer)
+            assert isinstance(answer, RaftFetchSnapshotResponse)
             file.pwrite(raw, request.position)
             request = request._replace(position=request.position + len(raw))
             if request.position >= answer.size_bytes:
@@ -74,5 +82,5 @@ async def _bring(env: Env, path: str, request: FetchSnapshot, ask: Ask, is_wante
                 break
     finally:
         file.close()
-    await env.in_thread(lambda: finish_part(env.disk, path), Lane.FILES)
+    await env.in_thread(lambda: freeze_snapshot(env.disk, path), Lane.FILES)
     return True

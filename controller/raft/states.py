@@ -8,147 +8,147 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.raft.events import NOBODY, AddVoter, AskVersions, RemoveVoter, ReplicaKey
+from ottla.controller.raft.events import NO_NODE_ID, AddVoter, QueryKRaftVersions, RemoveVoter, ReplicaKey
 from ottla.wire.messages.control_records import VotersRecordVoter
 
-FOREVER_MS = float("inf")
+NO_DEADLINE_MS = float("inf")
 
 
 @dataclass(slots=True)
-class Election:
+class EpochElection:
     """Who has answered so far (R206)."""
 
-    answers: dict[int, bool] = field(default_factory=dict)
-    missing: set[int] = field(default_factory=set)
+    votes: dict[int, bool] = field(default_factory=dict)
+    unreachable_voters: set[int] = field(default_factory=set)
     """Who could not be asked."""
 
-    def ask_again(self, voter: int, asked: dict[int, float]) -> None:
+    def clear_rejection(self, voter: int, asked: dict[int, float]) -> None:
         """Who refused, now asks itself and cannot win has lost the leader as well by now: it may answer otherwise."""
-        if self.answers.get(voter) is False:
-            del self.answers[voter]
+        if self.votes.get(voter) is False:
+            del self.votes[voter]
             asked.pop(voter, None)
 
-    def won(self, majority: int) -> bool:
+    def is_vote_granted(self, majority: int) -> bool:
         """Whether enough said yes."""
-        return sum(self.answers.values()) >= majority
+        return sum(self.votes.values()) >= majority
 
-    def lost(self, voters_count: int, majority: int) -> bool:
+    def is_vote_rejected(self, voters_count: int, majority: int) -> bool:
         """Whether enough said no that the rest cannot make a majority."""
-        refused = sum(1 for granted in self.answers.values() if not granted)
+        refused = sum(1 for granted in self.votes.values() if not granted)
         return voters_count - refused < majority
 
 
 @dataclass(slots=True)
-class Unattached:
+class UnattachedState:
     """Knows of no leader it could follow; a vote may have been given in this epoch."""
 
     deadline_ms: float
 
 
 @dataclass(slots=True)
-class Prospective:
+class ProspectiveState:
     """Asks whether an election would be won, before it disturbs anybody with a new epoch (KIP-996)."""
 
     deadline_ms: float
-    election: Election = field(default_factory=Election)
+    election: EpochElection = field(default_factory=EpochElection)
 
 
 @dataclass(slots=True)
-class Candidate:
+class CandidateState:
     """Asks for votes in a new epoch."""
 
     deadline_ms: float
-    election: Election = field(default_factory=Election)
+    election: EpochElection = field(default_factory=EpochElection)
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaProgress:
     """How far a replica's log reaches, as the leader knows."""
 
-    end: int = -1
-    fetched_ms: float = -1
-    caught_up_ms: float = -1
-    leader_end: int = -1
+    end_offset: int = -1
+    last_fetch_ms: float = -1
+    last_caught_up_ms: float = -1
+    last_fetch_leader_end_offset: int = -1
     """Where the leader's log ended at the last fetch."""
 
 
 @dataclass(slots=True)
-class Change:
+class PendingVoterChange:
     """A change of the voters that is not finished: there is one at a time (R246)."""
 
-    ticket: Any
+    pending_request: Any
     """None once it is answered."""
     request: AddVoter | RemoveVoter
-    until_ms: float
-    versions: AskVersions | None = None
+    deadline_ms: float
+    versions_query: QueryKRaftVersions | None = None
     """What the new voter is being asked, until it has answered."""
     offset: int = -1
     """Where the Voters record stands that makes the change, once it does."""
 
 
 @dataclass(slots=True)
-class Leader:
+class RaftLeaderState:
     """Appends; commits what a majority has."""
 
-    epoch_start: int
+    epoch_start_offset: int
     deadline_ms: float
     """When it resigns, unless a majority fetches before (check quorum)."""
-    granted: tuple[int, ...] = ()
-    ends: dict[ReplicaKey, Progress] = field(default_factory=dict)
-    heard: set[int] = field(default_factory=set)
+    granting_voters: tuple[int, ...] = ()
+    replicas: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    fetched_voters: set[int] = field(default_factory=set)
     """Voters that fetched since the deadline was last moved."""
-    change: Change | None = None
-    told: dict[int, VotersRecordVoter] = field(default_factory=dict)
+    pending_change: PendingVoterChange | None = None
+    voter_updates: dict[int, VotersRecordVoter] = field(default_factory=dict)
     """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R244)."""
 
 
 @dataclass(slots=True)
-class Follower:
+class RaftFollowerState:
     """Fetches from a leader."""
 
     leader_id: int
     deadline_ms: float
-    fetched: bool = False
+    has_fetched_from_leader: bool = False
     """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R212)."""
-    is_its_turn: bool = False
+    skips_election_delay: bool = False
     """Whether it is not to wait for others once its time is over."""
-    offer_ms: float = FOREVER_MS
+    voter_request_due_ms: float = NO_DEADLINE_MS
     """When it may tell the leader again where it listens, or ask to become a voter (R249, R250)."""
-    told_leader: bool = False
+    has_updated_leader: bool = False
     """kraft.version 0: the leader knows where this node listens."""
 
 
 @dataclass(slots=True)
-class Resigned:
+class ResignedState:
     """Was the leader of this epoch and tells the others that it is not any more."""
 
     deadline_ms: float
-    successors: tuple[ReplicaKey, ...] = ()
-    told: set[int] = field(default_factory=set)
+    preferred_successors: tuple[ReplicaKey, ...] = ()
+    acknowledged_voters: set[int] = field(default_factory=set)
 
 
-State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+EpochState = UnattachedState | ProspectiveState | CandidateState | RaftLeaderState | RaftFollowerState | ResignedState
 
-LEGAL: dict[type, frozenset[type]] = {
-    Unattached: frozenset({Unattached, Prospective, Follower}),
-    Prospective: frozenset({Prospective, Candidate, Follower, Unattached}),
-    Candidate: frozenset({Leader, Prospective, Follower, Unattached}),
-    Leader: frozenset({Resigned, Unattached, Follower}),
-    Follower: frozenset({Prospective, Follower, Unattached}),
-    Resigned: frozenset({Unattached, Follower}),
+LEGAL_TRANSITIONS: dict[type, frozenset[type]] = {
+    UnattachedState: frozenset({UnattachedState, ProspectiveState, RaftFollowerState}),
+    ProspectiveState: frozenset({ProspectiveState, CandidateState, RaftFollowerState, UnattachedState}),
+    CandidateState: frozenset({RaftLeaderState, ProspectiveState, RaftFollowerState, UnattachedState}),
+    RaftLeaderState: frozenset({ResignedState, UnattachedState, RaftFollowerState}),
+    RaftFollowerState: frozenset({ProspectiveState, RaftFollowerState, UnattachedState}),
+    ResignedState: frozenset({UnattachedState, RaftFollowerState}),
 }
 """Within its epoch a leader only ever becomes Resigned; a higher epoch makes anybody Unattached or Follower."""
 
-DURABLE = frozenset({Unattached, Candidate, Leader, Follower})
+PERSISTED_STATES = frozenset({UnattachedState, CandidateState, RaftLeaderState, RaftFollowerState})
 """States whose beginning is written to quorum-state (the others say nothing new that must survive)."""
 
 
-def leader_of(state: State, me: int) -> int:
+def leader_id_of(state: EpochState, me: int) -> int:
     """Who leads, as this state knows; -1 for nobody."""
     match state:
-        case Leader():
+        case RaftLeaderState():
             return me
-        case Follower(leader_id):
+        case RaftFollowerState(leader_id):
             return leader_id
         case _:
-            return NOBODY
+            return NO_NODE_ID

@@ -1,4 +1,4 @@
-"""Where the quorum's state lies: metadata log, snapshots, ``quorum-state``; what a start believes, and what may go.
+"""Where the quorum's state lies: metadata log, snapshots, ``quorum_records-state``; what a start believes, and what may go.
 
 A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
 written: that is the log's recovery point, and only what follows is read.
@@ -13,12 +13,19 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.controller.quorum_config import QuorumConfig
-from ottla.controller.raft.chain import EpochChain, VoterHistory
-from ottla.controller.raft.events import Age, Append, Covered, HardState, ReplicaKey
+from ottla.controller.raft.chain import LogSummary, VoterSetHistory
+from ottla.controller.raft.events import HardState, LogAppend, ReplicaKey, SnapshotCreated, VoterState
 from ottla.controller.raft.quorum_records import QuorumRecords
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
 from ottla.controller.records import control_batch
-from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
+from ottla.controller.snapshots import (
+    SnapshotContents,
+    SnapshotId,
+    last_contained_log_timestamp,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, MetaProperties
 from ottla.log.durable import LogFlush
@@ -36,15 +43,15 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk
 
-MOST_READ_BYTES = 1024 * 1024
+MAX_READ_BYTES = 1024 * 1024
 """Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
 
 
-class NotOurQuorum(Exception):
+class IncompatibleQuorum(Exception):
     """The directory belongs to a quorum this node is no part of and cannot find."""
 
 
-class StoreSettings(NamedTuple):
+class MetadataLogConfig(NamedTuple):
     """Kafka's ``metadata.*`` settings."""
 
     snapshot_bytes: int = 20 * 1024 * 1024
@@ -56,7 +63,7 @@ class StoreSettings(NamedTuple):
     segment_ms: int = 604_800_000
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> StoreSettings:
+    def from_config(cls, values: Mapping[str, str]) -> MetadataLogConfig:
         """From a node's configuration; what is not named has Kafka's default."""
         names = {
             "snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
@@ -69,18 +76,23 @@ class StoreSettings(NamedTuple):
         return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
 
 
-DEFAULTS = StoreSettings()
+DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
 
 
 class MetadataStore:
     """One replica of the metadata log. Not thread-safe but for `sync` and `write_snapshot`, which only wait."""
 
     def __init__(
-        self, disk: Disk, data_dir: str, identity: MetaProperties, now_ms: int, settings: StoreSettings = DEFAULTS
+        self,
+        disk: Disk,
+        data_dir: str,
+        identity: MetaProperties,
+        now_ms: int,
+        settings: MetadataLogConfig = DEFAULT_METADATA_LOG_CONFIG,
     ) -> None:
         self.disk = disk.private()
         self.settings = settings
-        self.me = ReplicaKey(identity.node_id, identity.directory_id)
+        self.local_replica = ReplicaKey(identity.node_id, identity.directory_id)
         self.directory = f"{data_dir}/{METADATA_TOPIC}-0"
         self._log_settings = LogConfig(
             segment_bytes=settings.segment_bytes,
@@ -90,16 +102,16 @@ class MetadataStore:
         )
         self._state = QuorumStateFile.read(self.disk, f"{self.directory}/{QUORUM_STATE}")
         self.snapshot_id = SnapshotId(0, 0)
-        self.snapshot = Snapshot()
+        self.snapshot = SnapshotContents()
         self.snapshots: list[SnapshotId] = []
         self._choose_snapshot()
         self.log = self._open(now_ms)
         self.bytes_since_snapshot = 0
         self.last_timestamp_ms = self.snapshot.timestamp_ms
-        self.quorum = self._read_quorum()
-        self.generation = 0
+        self.quorum_records = self._read_quorum()
+        self.snapshot_generation = 0
         """How often a snapshot took the log's place."""
-        self.snapshot_ms = now_ms
+        self.last_snapshot_ms = now_ms
         """When the last snapshot was written, as far as this process knows."""
 
     # ------------------------------------------------------------------ opening
@@ -158,62 +170,70 @@ class MetadataStore:
                 self.last_timestamp_ms = header.max_timestamp
             if header.is_control and header.base_offset > seed:
                 for record in r.iterate_records(raw, header):
-                    out.take(record.offset, decode_control_record(record))
+                    out.replay(record.offset, decode_control_record(record))
         return out
 
     @property
-    def hard(self) -> HardState:
+    def persisted_hard_state(self) -> HardState:
         """What quorum-state said."""
-        return self._state.hard
+        return self._state.hard_state
 
-    def hard_state(self, quorum: QuorumConfig) -> HardState:
+    def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
         """What quorum-state said; where it said nothing, and others vote by configuration too, this voter is new."""
         if len(quorum.static_voters) < 2:
-            return self.hard._replace(age=Age.GROWN)  # nobody else remembers anything
-        is_new = not self._state.was_there and self.log.log_end_offset == 0 and not self.snapshots
-        votes = self.me.id in [i for i, _ in quorum.static_voters]
-        return self.hard._replace(age=Age.NEWBORN) if is_new and votes else self.hard
+            return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)  # nobody else remembers anything
+        is_new = not self._state.existed and self.log.log_end_offset == 0 and not self.snapshots
+        votes = self.local_replica.id in [i for i, _ in quorum.static_voters]
+        return (
+            self.persisted_hard_state._replace(voter_state=VoterState.NEWBORN)
+            if is_new and votes
+            else self.persisted_hard_state
+        )
 
     @property
     def kraft_version(self) -> int:
         """0 where the voters are fixed by configuration, 1 where they are records."""
-        return self.quorum.kraft_version
+        return self.quorum_records.kraft_version
 
-    def chain(self) -> EpochChain:
+    def log_summary(self) -> LogSummary:
         """Offsets and epochs, for the raft machine."""
         log = self.log
         snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
-        return EpochChain(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
+        return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
-    def voters(self, quorum: QuorumConfig) -> VoterHistory:
+    def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
         """Who votes: the log says it, before it says it the settings do, and else what was said last (R237).
 
         Raises:
             NotOurQuorum: nobody can be found to begin with.
         """
-        me = self.me
-        last_known = self._state.kept.get("currentVoters") if self._state.data_version == 0 else None
+        me = self.local_replica
+        last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None
         if quorum.static_voters:
             fixed = [ReplicaKey(i) for i, _ in quorum.static_voters]
         elif last_known:
             fixed = [ReplicaKey(v["voterId"]) for v in last_known]
         else:
-            fixed = [] if quorum.bootstrap else [me]
-        out = self.quorum.history(fixed)
-        others = [v.id for v in out.current if not v.is_same(me)]
-        addressed = {v.voter_id for v in self.quorum.voters.voters if v.endpoints} if self.quorum.voters else set()
+            fixed = [] if quorum.bootstrap_servers else [me]
+        out = self.quorum_records.voter_history(fixed)
+        others = [v.id for v in out.current if not v.may_be_same(me)]
+        addressed = (
+            {v.voter_id for v in self.quorum_records.voters.voters if v.endpoints}
+            if self.quorum_records.voters
+            else set()
+        )
         addressed |= {i for i, _ in quorum.static_voters}
-        lost = not out.has(me) and not quorum.static_voters
-        if not quorum.bootstrap and (lost or not addressed.issuperset(others)):
+        lost = not out.is_voter(me) and not quorum.static_voters
+        if not quorum.bootstrap_servers and (lost or not addressed.issuperset(others)):
             ids = [v.id for v in out.current]
-            raise NotOurQuorum(
+            raise IncompatibleQuorum(
                 f"the metadata quorum has the voters {ids}; this node is {me.id} and knows no way to them"
             )
         return out
 
     def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
         """What this node says of the quorum should it become leader (R243)."""
-        return self.quorum.to_say(self.me, quorum.endpoints)
+        return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The batches from the one that holds ``offset`` to the one before ``upper_offset``.
@@ -227,18 +247,18 @@ class MetadataStore:
                     return
                 yield header, raw
 
-    def snapshot_bytes(self, name: SnapshotId) -> int:
+    def snapshot_size_bytes(self, name: SnapshotId) -> int:
         """How large a snapshot is; -1 where there is none of that name here."""
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
-    def read_part(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
+    def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
         """Bytes of a snapshot for another replica (R234). Raises OSError: final.
 
-        ``max_bytes`` is what the request says: none if it is negative, at most `MOST_READ_BYTES`.
+        ``max_bytes`` is what the request says: none if it is negative, at most `MAX_READ_BYTES`.
         """
         file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
         try:
-            return file.pread(min(max(0, max_bytes), MOST_READ_BYTES), position)
+            return file.pread(min(max(0, max_bytes), MAX_READ_BYTES), position)
         finally:
             file.close()
 
@@ -248,7 +268,7 @@ class MetadataStore:
         Raises:
             ProtocolError: they are damaged; OSError: final.
         """
-        most = min(max(0, max_bytes), MOST_READ_BYTES)
+        most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
         if found is None:
             return b""
@@ -260,44 +280,44 @@ class MetadataStore:
 
     # ------------------------------------------------------------------ what the machine wants done
 
-    def begin_state(self, hard: HardState, voters: VoterHistory) -> Callable[[], None]:
+    def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
         """What writes quorum-state: call it in a thread, before anything else is done (R202). Raises OSError: final."""
         state = self._state
-        state.hard = hard
+        state.hard_state = hard
         state.data_version = min(self.kraft_version, 1)
         if state.data_version == 0:
-            state.kept["currentVoters"] = [{"voterId": v.id} for v in voters.current]
+            state.preserved_fields["currentVoters"] = [{"voterId": v.id} for v in voters.current]
         return partial(state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
-    def append(self, append: Append, now_ms: int) -> None:
+    def append(self, append: LogAppend, now_ms: int) -> None:
         """Append a batch, our own as leader or another leader's as it is; not yet synced. Raises OSError: final."""
         if append.verbatim:
-            header = self._append_theirs(append.batch, now_ms)
+            header = self._append_as_follower(append.batch, now_ms)
         else:
             raw = control_batch(append.controls, now_ms) if append.controls else append.batch
             self.log.append_as_leader(raw, append.epoch, now_ms, AppendOrigin.RAFT_LEADER)
             header = b.parse_header(raw)
             for number, record in enumerate(append.controls):
-                self.quorum.take(header.base_offset + number, record)
+                self.quorum_records.replay(header.base_offset + number, record)
         self.bytes_since_snapshot += header.size_bytes
         self.last_timestamp_ms = header.max_timestamp
         assert (header.base_offset, header.last_offset_delta + 1) == append[:2], f"{header} is not {append}"
 
-    def _append_theirs(self, raw: Buffer, now_ms: int) -> BatchHeader:
+    def _append_as_follower(self, raw: Buffer, now_ms: int) -> BatchHeader:
         self.log.append_as_follower(raw, now_ms)
         header = b.parse_header(raw)
         if header.is_control:
             for record in r.iterate_records(raw, header):
-                self.quorum.take(record.offset, decode_control_record(record))
+                self.quorum_records.replay(record.offset, decode_control_record(record))
         return header
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut the log where it parts from the leader's. Raises OSError: final."""
         end = self.log.truncate_to(offset, now_ms)
         assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
-        self.quorum.truncate(offset)
+        self.quorum_records.truncate(offset)
 
-    def start_over(self, name: SnapshotId, snapshot: Snapshot, now_ms: int) -> None:
+    def truncate_to_snapshot(self, name: SnapshotId, snapshot: SnapshotContents, now_ms: int) -> None:
         """A snapshot of the leader's, which lies here under its name, takes the log's place (R235).
 
         Raises:
@@ -308,49 +328,49 @@ class MetadataStore:
             if old != name:
                 self.disk.unlink(f"{self.directory}/{old.file_name}")
         self.snapshot_id, self.snapshots, self.snapshot = name, [name], snapshot
-        self.quorum = QuorumRecords(snapshot.kraft_version, snapshot.voters, name.end_offset - 1)
+        self.quorum_records = QuorumRecords(snapshot.kraft_version, snapshot.voters, name.end_offset - 1)
         self.bytes_since_snapshot = 0
         self.last_timestamp_ms = snapshot.timestamp_ms
-        self.generation += 1
+        self.snapshot_generation += 1
 
-    def begin_sync(self) -> LogFlush:
-        """What makes everything appended so far survive a power cut: call it in a thread, then `finish_sync`."""
+    def prepare_flush(self) -> LogFlush:
+        """What makes everything appended so far survive a power cut: call it in a thread, then `complete_flush`."""
         return self.log.start_flush(self.log.log_end_offset)
 
-    def finish_sync(self, job: LogFlush) -> int:
+    def complete_flush(self, job: LogFlush) -> int:
         """A sync ended well: everything below the offset returned is on disk."""
         return self.log.complete_flush(job)
 
-    def committed(self, end: int) -> None:
+    def on_high_watermark(self, end: int) -> None:
         """The high watermark moved."""
         self.log.set_high_watermark(end)
 
     # ------------------------------------------------------------------ snapshots
 
-    def wants_snapshot(self, now_ms: int) -> bool:
+    def is_snapshot_due(self, now_ms: int) -> bool:
         """Whether enough was committed since the last one, or any of it long enough ago (R230)."""
         if self.bytes_since_snapshot == 0:
             return False
-        by_time = 0 < self.settings.snapshot_ms <= now_ms - self.snapshot_ms
+        by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms
         return by_time or self.bytes_since_snapshot >= self.settings.snapshot_bytes
 
-    def begin_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, Snapshot]:
+    def prepare_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, SnapshotContents]:
         """A snapshot of everything below ``end_offset`` will be written: its name, and what surrounds its records.
 
         A new segment begins, so that no start has to read again what the snapshot covers, and the old one can go.
         """
         self.bytes_since_snapshot = 0
-        self.snapshot_ms = now_ms
+        self.last_snapshot_ms = now_ms
         if self.log.active_segment.base_offset < self.log.log_end_offset:
             self.log.roll(now_ms)
         name = SnapshotId(end_offset, self.log.epochs.epoch_for_offset(end_offset - 1))
-        return name, Snapshot([], *self.quorum.at(end_offset), self.last_timestamp_ms)
+        return name, SnapshotContents([], *self.quorum_records.as_of(end_offset), self.last_timestamp_ms)
 
     def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
         """Write a snapshot file, synced."""
         write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
 
-    def wrote_snapshot(self, name: SnapshotId, now_ms: int) -> None:
+    def complete_snapshot(self, name: SnapshotId, now_ms: int) -> None:
         """A snapshot has its name: older ones and what they cover may go.
 
         While it was written a newer one of the leader's may have taken the log's place: then it is of no use.
@@ -361,14 +381,14 @@ class MetadataStore:
         self.snapshot_id = name
         if name not in self.snapshots:
             self.snapshots.append(name)
-        self.prune(now_ms)
+        self.clean_old_snapshots(now_ms)
 
-    def prune(self, now_ms: int) -> None:
+    def clean_old_snapshots(self, now_ms: int) -> None:
         """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R232).
 
         The newest stays always. The log then begins where the oldest that is left ends; segments below go.
         """
-        while len(self.snapshots) >= 2 and self._oldest_may_go(now_ms):
+        while len(self.snapshots) >= 2 and self._is_oldest_deletable(now_ms):
             old = self.snapshots.pop(0)
             path = f"{self.directory}/{old.file_name}"
             if self.disk.exists(path):
@@ -377,21 +397,21 @@ class MetadataStore:
                 self.log.delete_segments_below_start(now_ms)
         remove_files(self.log.disk, self.log.pop_deletable_files(now_ms))
 
-    def _oldest_may_go(self, now_ms: int) -> bool:
+    def _is_oldest_deletable(self, now_ms: int) -> bool:
         sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)
         if self.settings.retention_bytes >= 0 and self.log.size_bytes + sum(sizes) > self.settings.retention_bytes:
             return True
         if self.settings.retention_ms < 0:
             return False
         try:
-            oldest_ms = timestamp_of(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
+            oldest_ms = last_contained_log_timestamp(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
         except CorruptFile:
             return True  # nobody can begin from it
         return now_ms - oldest_ms > self.settings.retention_ms
 
-    def covered(self) -> Covered:
+    def snapshot_created_event(self) -> SnapshotCreated:
         """Which snapshots there are, and where the log begins, for the raft machine."""
-        return Covered(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
+        return SnapshotCreated(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:
         """Flush and close the log, as a clean stop does, and give the reserved descriptors back."""

@@ -11,27 +11,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.raft import wire_voters
 from ottla.controller.raft.events import (
-    NOBODY,
+    NO_NODE_ID,
     AddVoter,
-    Answer,
-    AskVersions,
     BeginEpoch,
     EndEpoch,
     Fetch,
-    FetchAnswer,
     FetchSnapshot,
-    RaiseVersion,
+    QueryKRaftVersions,
+    RaftFetchResponse,
+    RaftRequest,
+    RaftResponse,
     RemoveVoter,
     ReplicaKey,
-    Request,
     UpdateVoter,
+    UpgradeKRaftVersion,
     Vote,
-    VoterAnswer,
+    VoterChangeResponse,
 )
-from ottla.controller.raft.wire_values import MOST_LISTED, TOO_MANY_LISTED, Heard, Refusal, error_of, found
+from ottla.controller.raft.wire_values import (
+    MAX_LISTED,
+    TOO_MANY_LISTED_MESSAGE,
+    DecodedRaftResponse,
+    RaftErrorResponse,
+    error_code_of,
+    find_leader_endpoint,
+)
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import begin_quorum_epoch as b
@@ -41,11 +48,11 @@ from ottla.wire.messages import vote as v
 from ottla.wire.schema import ZERO_UUID, Message, Opaque
 
 N = TypeVar("N")
-_ASKED = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
+_RaftRequestMessage = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
 
-_REPLICA_ID_FIELD_UNTIL = 14
-_FETCH_NAMES_NODES_FROM = 17
-NAMES_NODES_FROM = 1
+_REPLICA_ID_FIELD_MAX_VERSION = 14
+_FETCH_NODE_ENDPOINTS_MIN_VERSION = 17
+NODE_ENDPOINTS_MIN_VERSION = 1
 """Answers to Vote, BeginQuorumEpoch and EndQuorumEpoch have no addresses before."""
 
 
@@ -53,7 +60,7 @@ NAMES_NODES_FROM = 1
 
 
 def to_message(
-    request: Request, to: ReplicaKey, cluster_id: str, version: int, endpoints: tuple[Endpoint, ...] = ()
+    request: RaftRequest, to: ReplicaKey, cluster_id: str, version: int, endpoints: tuple[ListenerEndpoint, ...] = ()
 ) -> Message:
     """A request for ``to``, in a version it speaks; ``endpoints`` are this node's own (R213-R215, R222)."""
     match request:
@@ -70,12 +77,12 @@ def to_message(
         case Fetch():
             return _fetch(request, cluster_id, version)
         case FetchSnapshot():
-            return wire_voters.snapshot_message(request, cluster_id)
+            return wire_voters.to_fetch_snapshot_request(request, cluster_id)
         case AddVoter() | RemoveVoter() | UpdateVoter():
-            return wire_voters.voter_message(request, cluster_id)
-        case AskVersions():
-            return wire_voters.versions_message()
-        case RaiseVersion():
+            return wire_voters.to_voter_request(request, cluster_id)
+        case QueryKRaftVersions():
+            return wire_voters.to_api_versions_request()
+        case UpgradeKRaftVersion():
             raise AssertionError("kraft.version is raised by the leader's own controller")
 
 
@@ -87,7 +94,7 @@ def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> v.VoteRequest:
         voter_directory_id=to.directory_id,
         last_offset_epoch=vote.last_epoch,
         last_offset=vote.end_offset,
-        pre_vote=vote.pre,
+        pre_vote=vote.pre_vote,
     )
     return v.VoteRequest(cluster_id, to.id, [v.VoteRequestTopicData(METADATA_TOPIC, [part])])
 
@@ -106,7 +113,7 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
         max_bytes=fetch.max_bytes,
         topics=[f.FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [part])],
     )
-    if version <= _REPLICA_ID_FIELD_UNTIL:
+    if version <= _REPLICA_ID_FIELD_MAX_VERSION:
         request.replica_id = fetch.replica.id
     else:
         request.replica_state = f.ReplicaState(fetch.replica.id)
@@ -116,36 +123,36 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
 # ------------------------------------------------------------------ what others ask
 
 
-def from_message(message: Message, cluster_id: str) -> Request | Refusal:
+def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorResponse:
     """What another node wants of ours; a refusal where it means another cluster or log (R211-R217, R234)."""
-    assert isinstance(message, _ASKED | wire_voters.ASKED)
+    assert isinstance(message, _RaftRequestMessage | wire_voters.VoterRequestMessage)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
         why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
-        return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
-    if isinstance(message, wire_voters.ASKED):
+        return RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    if isinstance(message, wire_voters.VoterRequestMessage):
         return wire_voters.from_message(message)
-    if isinstance(message, b.BeginQuorumEpochRequest) and len(message.leader_endpoints) > MOST_LISTED:
-        return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
+    if isinstance(message, b.BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_LISTED:
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     if not _is_the_log(message):
-        return Refusal(ErrorCode.INVALID_REQUEST)
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
     match message:
         case v.VoteRequest():
             return _vote_of(message)
         case b.BeginQuorumEpochRequest():
             begin = message.topics[0].partitions[0]
-            meant = _meant(message.voter_id, begin.voter_directory_id)
+            meant = _destination_key(message.voter_id, begin.voter_directory_id)
             return BeginEpoch(begin.leader_id, begin.leader_epoch, meant)
         case e.EndQuorumEpochRequest():
             end = message.topics[0].partitions[0]
-            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MOST_LISTED:
-                return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
+            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MAX_LISTED:
+                return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
             named = tuple(ReplicaKey(x.candidate_id, x.candidate_directory_id) for x in end.preferred_candidates)
             return EndEpoch(end.leader_id, end.leader_epoch, named or tuple(map(ReplicaKey, end.preferred_successors)))
         case f.FetchRequest():
             return _fetch_of(message)
 
 
-def _is_the_log(message: _ASKED) -> bool:
+def _is_the_log(message: _RaftRequestMessage) -> bool:
     if len(message.topics) != 1:
         return False
     topic = message.topics[0]
@@ -157,7 +164,7 @@ def _is_the_log(message: _ASKED) -> bool:
     return topic.partitions[0].partition_index == 0
 
 
-def _meant(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
+def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
     """Whom a request was meant for; old versions do not say."""
     return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 
@@ -170,7 +177,7 @@ def _vote_of(message: v.VoteRequest) -> Vote:
         part.last_offset_epoch,
         part.last_offset,
         part.pre_vote,
-        _meant(message.voter_id, part.voter_directory_id),
+        _destination_key(message.voter_id, part.voter_directory_id),
     )
 
 
@@ -191,11 +198,15 @@ def _fetch_of(message: f.FetchRequest) -> Fetch:
 # ------------------------------------------------------------------ what we answer
 
 
-def refusal_message(
-    request: Message, refusal: Refusal, leader_id: int = NOBODY, epoch: int = -1, leader: Endpoint | None = None
+def error_response_message(
+    request: Message,
+    refusal: RaftErrorResponse,
+    leader_id: int = NO_NODE_ID,
+    epoch: int = -1,
+    leader: ListenerEndpoint | None = None,
 ) -> Message:
     """The whole request is refused. Who leads, in which epoch and where, is told to whoever is always told so."""
-    assert isinstance(request, _ASKED | wire_voters.ASKED)
+    assert isinstance(request, _RaftRequestMessage | wire_voters.VoterRequestMessage)
     match request:
         case v.VoteRequest():
             return v.VoteResponse(refusal.error)
@@ -206,34 +217,38 @@ def refusal_message(
         case f.FetchRequest():
             return f.FetchResponse(error_code=refusal.error)
         case _:
-            return wire_voters.refusal_message(request, refusal, leader_id, epoch, leader)
+            return wire_voters.error_response_message(request, refusal, leader_id, epoch, leader)
 
 
-def answer_message(request: Request, answer: Answer | VoterAnswer, leader: Endpoint | None) -> Message:
+def to_response_message(
+    request: RaftRequest, answer: RaftResponse | VoterChangeResponse, leader: ListenerEndpoint | None
+) -> Message:
     """The machine's answer to all that brings no bytes; ``leader`` is where the leader it names listens (R213)."""
-    if isinstance(answer, VoterAnswer):
+    if isinstance(answer, VoterChangeResponse):
         assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
-        return wire_voters.voter_answer_message(request, answer, leader)
+        return wire_voters.to_voter_response(request, answer, leader)
     said = (0, answer.error, answer.leader_id, answer.epoch)
     match request:
         case Vote():
-            vote = v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData(*said, answer.granted)])
-            return v.VoteResponse(topics=[vote], node_endpoints=_named(v.NodeEndpoint, answer.leader_id, leader))
+            vote = v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData(*said, answer.vote_granted)])
+            return v.VoteResponse(
+                topics=[vote], node_endpoints=_node_endpoints(v.NodeEndpoint, answer.leader_id, leader)
+            )
         case BeginEpoch():
             begin = b.BeginQuorumEpochResponseTopicData(
                 METADATA_TOPIC, [b.BeginQuorumEpochResponsePartitionData(*said)]
             )
-            named = _named(b.NodeEndpoint, answer.leader_id, leader)
+            named = _node_endpoints(b.NodeEndpoint, answer.leader_id, leader)
             return b.BeginQuorumEpochResponse(topics=[begin], node_endpoints=named)
         case _:
             end = e.EndQuorumEpochResponseTopicData(METADATA_TOPIC, [e.EndQuorumEpochResponsePartitionData(*said)])
             return e.EndQuorumEpochResponse(
-                topics=[end], node_endpoints=_named(e.NodeEndpoint, answer.leader_id, leader)
+                topics=[end], node_endpoints=_node_endpoints(e.NodeEndpoint, answer.leader_id, leader)
             )
 
 
-def fetch_answer_message(
-    answer: FetchAnswer, *, log_start: int, leader: Endpoint | None, version: int, records: Opaque = None
+def to_fetch_response_message(
+    answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
 ) -> f.FetchResponse:
     """The machine's answer to a Fetch with what the shell read for it (R218, R221)."""
     row = f.PartitionData(
@@ -250,7 +265,7 @@ def fetch_answer_message(
         row.snapshot_id = f.SnapshotId(*answer.snapshot)
     topic = f.FetchableTopicResponse(METADATA_TOPIC, METADATA_TOPIC_ID, [row])
     response = f.FetchResponse(responses=[topic])
-    if leader is not None and answer.leader_id != NOBODY and version >= _FETCH_NAMES_NODES_FROM:
+    if leader is not None and answer.leader_id != NO_NODE_ID and version >= _FETCH_NODE_ENDPOINTS_MIN_VERSION:
         response.node_endpoints = [f.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
     return response
 
@@ -258,40 +273,42 @@ def fetch_answer_message(
 # ------------------------------------------------------------------ what we are answered
 
 
-def from_answer(message: Message, listener: str) -> Heard | Refusal:
+def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     """What another node answered; a refusal is worth another try a little later and nothing else (R209)."""
-    if isinstance(message, wire_voters.ANSWERED):
-        return wire_voters.from_answer(message, listener)
+    if isinstance(message, wire_voters.VoterResponseMessage):
+        return wire_voters.from_response_message(message, listener)
     assert isinstance(message, v.VoteResponse | b.BeginQuorumEpochResponse | e.EndQuorumEpochResponse | f.FetchResponse)
     if message.error_code != ErrorCode.NONE:
-        return Refusal(error_of(message.error_code))
+        return RaftErrorResponse(error_code_of(message.error_code))
     if isinstance(message, f.FetchResponse):
-        return _from_fetch_answer(message, listener)
+        return _from_fetch_response(message, listener)
     if [len(t.partitions) for t in message.topics] != [1] or message.topics[0].topic_name != METADATA_TOPIC:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.topics[0].partitions[0]
     granted = isinstance(row, v.VoteResponsePartitionData) and row.vote_granted
-    answer = Answer(error_of(row.error_code), row.leader_epoch, row.leader_id, granted)
-    return Heard(answer, found(message.node_endpoints, row.leader_id, listener))
+    answer = RaftResponse(error_code_of(row.error_code), row.leader_epoch, row.leader_id, granted)
+    return DecodedRaftResponse(answer, find_leader_endpoint(message.node_endpoints, row.leader_id, listener))
 
 
-def _from_fetch_answer(message: f.FetchResponse, listener: str) -> Heard | Refusal:
+def _from_fetch_response(message: f.FetchResponse, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     if [len(t.partitions) for t in message.responses] != [1]:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.responses[0].partitions[0]
     diverging = (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
     snapshot = (row.snapshot_id.end_offset, row.snapshot_id.epoch)
     leader = row.current_leader
-    answer = FetchAnswer(
-        error_of(row.error_code),
+    answer = RaftFetchResponse(
+        error_code_of(row.error_code),
         leader.leader_epoch,
         leader.leader_id,
         high_watermark=row.high_watermark,
         diverging=diverging if min(diverging) >= 0 else None,
         snapshot=snapshot if min(snapshot) >= 0 else None,
     )
-    return Heard(answer, found(message.node_endpoints, leader.leader_id, listener), row.records)
+    return DecodedRaftResponse(
+        answer, find_leader_endpoint(message.node_endpoints, leader.leader_id, listener), row.records
+    )
 
 
-def _named(kind: Callable[[int, str, int], N], leader_id: int, leader: Endpoint | None) -> list[N]:
-    return [] if leader is None or leader_id == NOBODY else [kind(leader_id, leader.host, leader.port)]
+def _node_endpoints(kind: Callable[[int, str, int], N], leader_id: int, leader: ListenerEndpoint | None) -> list[N]:
+    return [] if leader is None or leader_id == NO_NODE_ID else [kind(leader_id, leader.host, leader.port)]

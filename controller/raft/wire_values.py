@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.controller.quorum_config import Endpoint
-from ottla.controller.raft.events import AnyAnswer
+from ottla.controller.quorum_config import ListenerEndpoint
+from ottla.controller.raft.events import AnyRaftResponse
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Opaque
 
 _CODES = frozenset(ErrorCode)
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 """Endpoints or candidates in a request about the quorum: it is answered in one step of the event loop."""
-TOO_MANY_LISTED = f"At most {MOST_LISTED} endpoints or candidates are taken."
+TOO_MANY_LISTED_MESSAGE = f"At most {MAX_LISTED} endpoints or candidates are taken."
 
 
-class Refusal(NamedTuple):
+class RaftErrorResponse(NamedTuple):
     """An answer for the whole request, before the machine is asked."""
 
     error: ErrorCode
@@ -24,19 +24,19 @@ class Refusal(NamedTuple):
     """For administrators; other nodes are not told."""
 
 
-class Heard(NamedTuple):
+class DecodedRaftResponse(NamedTuple):
     """An answer to a request of ours, and where the leader it names listens."""
 
-    answer: AnyAnswer
-    leader: Endpoint | None = None
+    response: AnyRaftResponse
+    leader_endpoint: ListenerEndpoint | None = None
     records: Opaque = None
 
 
-def error_of(code: int) -> ErrorCode:
+def error_code_of(code: int) -> ErrorCode:
     """A code of a newer Kafka's is an error nobody here knows."""
     return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def found(nodes: Sequence[Any], leader_id: int, listener: str) -> Endpoint | None:
+def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
     """The leader among the nodes an answer names."""
-    return next((Endpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)
+    return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

@@ -8,20 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.raft.events import (
-    NOBODY,
+    NO_NODE_ID,
     AddVoter,
     FetchSnapshot,
+    KRaftVersionsResponse,
+    RaftFetchSnapshotResponse,
+    RaftRequest,
     RemoveVoter,
     ReplicaKey,
-    Request,
-    SnapshotAnswer,
     UpdateVoter,
-    VersionsAnswer,
-    VoterAnswer,
+    VoterChangeResponse,
 )
-from ottla.controller.raft.wire_values import MOST_LISTED, TOO_MANY_LISTED, Heard, Refusal, error_of, found
+from ottla.controller.raft.wire_values import (
+    MAX_LISTED,
+    TOO_MANY_LISTED_MESSAGE,
+    DecodedRaftResponse,
+    RaftErrorResponse,
+    error_code_of,
+    find_leader_endpoint,
+)
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_raft_voter as a
@@ -33,13 +40,15 @@ from ottla.wire.messages.control_records import Endpoint as VoterEndpoint
 from ottla.wire.schema import Message, Opaque
 
 KRAFT_VERSION = "kraft.version"
-SOFTWARE = "ottla"
+SOFTWARE_NAME = "ottla"
 TIMEOUT_MS = 2000
 """``controller.quorum.request.timeout.ms``; nobody looks at it (R247)."""
-_NAMES_NODES_FROM = 1
+_NODE_ENDPOINTS_MIN_VERSION = 1
 
-ASKED = s.FetchSnapshotRequest | a.AddRaftVoterRequest | r.RemoveRaftVoterRequest | u.UpdateRaftVoterRequest
-ANSWERED = (
+VoterRequestMessage = (
+    s.FetchSnapshotRequest | a.AddRaftVoterRequest | r.RemoveRaftVoterRequest | u.UpdateRaftVoterRequest
+)
+VoterResponseMessage = (
     s.FetchSnapshotResponse
     | a.AddRaftVoterResponse
     | r.RemoveRaftVoterResponse
@@ -48,20 +57,20 @@ ANSWERED = (
 )
 
 
-class _Place(Protocol):
+class _ListenerLike(Protocol):
     name: str
     host: str
     port: int
 
 
-def _places(listeners: Iterable[_Place]) -> tuple[VoterEndpoint, ...]:
+def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint, ...]:
     return tuple(VoterEndpoint(x.name, x.host, x.port) for x in listeners)
 
 
 # ------------------------------------------------------------------ what we ask
 
 
-def snapshot_message(request: FetchSnapshot, cluster_id: str) -> s.FetchSnapshotRequest:
+def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> s.FetchSnapshotRequest:
     """R234."""
     part = s.FetchSnapshotRequestPartitionSnapshot(
         0,
@@ -74,7 +83,7 @@ def snapshot_message(request: FetchSnapshot, cluster_id: str) -> s.FetchSnapshot
     return s.FetchSnapshotRequest(cluster_id, request.replica.id, request.max_bytes, [topic])
 
 
-def voter_message(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
+def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
     """R246-R250."""
     key = request.voter
     match request:
@@ -91,39 +100,39 @@ def voter_message(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str
             return u.UpdateRaftVoterRequest(cluster_id, request.epoch, key.id, key.directory_id, places, feature)
 
 
-def versions_message() -> av.ApiVersionsRequest:
+def to_api_versions_request() -> av.ApiVersionsRequest:
     """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R248)."""
-    return av.ApiVersionsRequest(SOFTWARE, "1")
+    return av.ApiVersionsRequest(SOFTWARE_NAME, "1")
 
 
 # ------------------------------------------------------------------ what others ask
 
 
-def from_message(message: ASKED) -> Request | Refusal:
+def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
     """What another node wants of ours; another log's snapshot is not here (R234)."""
-    if isinstance(message, a.AddRaftVoterRequest | u.UpdateRaftVoterRequest) and len(message.listeners) > MOST_LISTED:
-        return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
+    if isinstance(message, a.AddRaftVoterRequest | u.UpdateRaftVoterRequest) and len(message.listeners) > MAX_LISTED:
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     match message:
         case s.FetchSnapshotRequest():
             return _snapshot_of(message)
         case a.AddRaftVoterRequest():
             key = ReplicaKey(message.voter_id, message.voter_directory_id)
-            return AddVoter(key, _places(message.listeners), message.ack_when_committed)
+            return AddVoter(key, _voter_endpoints(message.listeners), message.ack_when_committed)
         case r.RemoveRaftVoterRequest():
             return RemoveVoter(ReplicaKey(message.voter_id, message.voter_directory_id))
         case u.UpdateRaftVoterRequest():
             key = ReplicaKey(message.voter_id, message.voter_directory_id)
             feature = message.k_raft_version_feature
             versions = (feature.min_supported_version, feature.max_supported_version)
-            return UpdateVoter(key, message.current_leader_epoch, _places(message.listeners), *versions)
+            return UpdateVoter(key, message.current_leader_epoch, _voter_endpoints(message.listeners), *versions)
 
 
-def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | Refusal:
+def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | RaftErrorResponse:
     if len(message.topics) != 1 or len(message.topics[0].partitions) != 1:
-        return Refusal(ErrorCode.INVALID_REQUEST)
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
     part = message.topics[0].partitions[0]
     if (message.topics[0].name, part.partition) != (METADATA_TOPIC, 0):
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return RaftErrorResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return FetchSnapshot(
         ReplicaKey(message.replica_id, part.replica_directory_id),
         part.current_leader_epoch,
@@ -136,8 +145,12 @@ def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | Refusal:
 # ------------------------------------------------------------------ what we answer
 
 
-def refusal_message(
-    message: ASKED, refusal: Refusal, leader_id: int = NOBODY, epoch: int = -1, leader: Endpoint | None = None
+def error_response_message(
+    message: VoterRequestMessage,
+    refusal: RaftErrorResponse,
+    leader_id: int = NO_NODE_ID,
+    epoch: int = -1,
+    leader: ListenerEndpoint | None = None,
 ) -> Message:
     """The whole request is refused; a partition nobody has is its own row. An update is told who leads all the same."""
     match message:
@@ -153,18 +166,20 @@ def refusal_message(
         case r.RemoveRaftVoterRequest():
             return r.RemoveRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
         case u.UpdateRaftVoterRequest():
-            return _update_answer(refusal.error, leader_id, epoch, leader)
+            return _update_voter_response(refusal.error, leader_id, epoch, leader)
 
 
-def _update_answer(error: int, leader_id: int, epoch: int, leader: Endpoint | None) -> u.UpdateRaftVoterResponse:
+def _update_voter_response(
+    error: int, leader_id: int, epoch: int, leader: ListenerEndpoint | None
+) -> u.UpdateRaftVoterResponse:
     current = u.CurrentLeader(leader_id, epoch)
-    if leader is not None and leader_id != NOBODY:
+    if leader is not None and leader_id != NO_NODE_ID:
         current.host, current.port = leader.host, leader.port
     return u.UpdateRaftVoterResponse(error_code=error, current_leader=current)
 
 
-def snapshot_answer_message(
-    answer: SnapshotAnswer, *, leader: Endpoint | None, version: int, raw: Opaque = None
+def to_fetch_snapshot_response(
+    answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
 ) -> s.FetchSnapshotResponse:
     """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R234)."""
     row = s.FetchSnapshotResponsePartitionSnapshot(
@@ -178,13 +193,13 @@ def snapshot_answer_message(
     if answer.error == ErrorCode.NONE:
         row.snapshot_id = s.FetchSnapshotResponseSnapshotId(*answer.snapshot)
     out = s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(METADATA_TOPIC, [row])])
-    if leader is not None and answer.leader_id != NOBODY and version >= _NAMES_NODES_FROM:
+    if leader is not None and answer.leader_id != NO_NODE_ID and version >= _NODE_ENDPOINTS_MIN_VERSION:
         out.node_endpoints = [s.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
     return out
 
 
-def voter_answer_message(
-    request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterAnswer, leader: Endpoint | None
+def to_voter_response(
+    request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
     """What became of a change; only an update is told who leads, and where (R249)."""
     match request:
@@ -193,47 +208,53 @@ def voter_answer_message(
         case RemoveVoter():
             return r.RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message)
         case UpdateVoter():
-            return _update_answer(answer.error, answer.leader_id, answer.epoch, leader)
+            return _update_voter_response(answer.error, answer.leader_id, answer.epoch, leader)
 
 
 # ------------------------------------------------------------------ what we are answered
 
 
-def from_answer(message: ANSWERED, listener: str) -> Heard | Refusal:
+def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     """What another node answered."""
     match message:
         case s.FetchSnapshotResponse():
-            return _from_snapshot_answer(message, listener)
+            return _from_fetch_snapshot_response(message, listener)
         case u.UpdateRaftVoterResponse():
             leader = message.current_leader
-            answer = VoterAnswer(error_of(message.error_code), leader.leader_epoch, leader.leader_id)
-            named = leader.leader_id != NOBODY and leader.host != ""
-            return Heard(answer, Endpoint(listener, leader.host, leader.port) if named else None)
+            answer = VoterChangeResponse(error_code_of(message.error_code), leader.leader_epoch, leader.leader_id)
+            named = leader.leader_id != NO_NODE_ID and leader.host != ""
+            return DecodedRaftResponse(answer, ListenerEndpoint(listener, leader.host, leader.port) if named else None)
         case av.ApiVersionsResponse():
-            return Heard(_versions_of(message))
+            return DecodedRaftResponse(_versions_of(message))
         case _:
-            return Heard(VoterAnswer(error_of(message.error_code), message=message.error_message))
+            return DecodedRaftResponse(
+                VoterChangeResponse(error_code_of(message.error_code), message=message.error_message)
+            )
 
 
-def _from_snapshot_answer(message: s.FetchSnapshotResponse, listener: str) -> Heard | Refusal:
+def _from_fetch_snapshot_response(
+    message: s.FetchSnapshotResponse, listener: str
+) -> DecodedRaftResponse | RaftErrorResponse:
     if message.error_code != ErrorCode.NONE:
-        return Refusal(error_of(message.error_code))
+        return RaftErrorResponse(error_code_of(message.error_code))
     if [(t.name, [p.index for p in t.partitions]) for t in message.topics] != [(METADATA_TOPIC, [0])]:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.topics[0].partitions[0]
     leader = row.current_leader
-    answer = SnapshotAnswer(
-        error_of(row.error_code),
+    answer = RaftFetchSnapshotResponse(
+        error_code_of(row.error_code),
         leader.leader_epoch,
         leader.leader_id,
         (row.snapshot_id.end_offset, row.snapshot_id.epoch),
         row.size,
         row.position,
     )
-    return Heard(answer, found(message.node_endpoints, leader.leader_id, listener), row.unaligned_records)
+    return DecodedRaftResponse(
+        answer, find_leader_endpoint(message.node_endpoints, leader.leader_id, listener), row.unaligned_records
+    )
 
 
-def _versions_of(message: av.ApiVersionsResponse) -> VersionsAnswer:
+def _versions_of(message: av.ApiVersionsResponse) -> KRaftVersionsResponse:
     features: Sequence[Any] = message.supported_features
     speaks = next(((x.min_version, x.max_version) for x in features if x.name == KRAFT_VERSION), (-1, -1))
-    return VersionsAnswer(error_of(message.error_code), *speaks)
+    return KRaftVersionsResponse(error_code_of(message.error_code), *speaks)

@@ -9,36 +9,36 @@ from typing import Any, NamedTuple
 
 from ottla.controller.raft.events import (
     AddVoter,
-    Answered,
-    Asked,
-    AskVersions,
-    Batch,
     BeginEpoch,
-    Covered,
-    Event,
     Fetch,
-    FetchAnswer,
+    FetchedRaftBatch,
     FetchSnapshot,
-    Gone,
+    KRaftVersionsResponse,
+    LogFlushed,
+    PeerConnectionRefused,
     Propose,
-    RaiseVersion,
+    QueryKRaftVersions,
+    RaftEvent,
+    RaftFetchResponse,
+    RaftFetchSnapshotResponse,
+    RaftRequest,
+    RaftStarted,
     Ready,
     RemoveVoter,
     ReplicaKey,
-    Request,
+    RequestFailed,
+    RequestReceived,
     Resign,
-    SnapshotAnswer,
+    ResponseReceived,
+    SnapshotCreated,
     SnapshotLoaded,
-    Start,
-    Synced,
     Tick,
-    Unreachable,
-    VersionsAnswer,
-    VoterAnswer,
+    UpgradeKRaftVersion,
+    VoterChangeResponse,
 )
-from ottla.controller.raft.states import Follower
-from ottla.controller.tests.quorum_hosts import Entry, Host
-from ottla.controller.tests.quorum_promises import Promises
+from ottla.controller.raft.states import RaftFollowerState
+from ottla.controller.tests.quorum_hosts import LogEntry, SimulatedHost
+from ottla.controller.tests.quorum_promises import RaftInvariants
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
 
@@ -47,16 +47,16 @@ SNAPSHOT_BYTES = 3
 OPERATOR = "operator"
 
 
-class Flying(NamedTuple):
+class InFlightEvent(NamedTuple):
     due_ms: float
     order: int
     to: int
-    event: Event
-    life: int
+    event: RaftEvent
+    incarnation: int
     """Which life of the receiver it is for; 0 for any."""
 
 
-class Box:
+class SimulatedQuorum:
     """Several hosts. Every promise of raft is checked at each step."""
 
     def __init__(
@@ -72,50 +72,50 @@ class Box:
         auto_join: bool = False,
         fixed: bool = False,
     ) -> None:
-        """``fixed``: the settings say who votes, for ever, and nobody has been anything before."""
-        self.fixed = fixed
-        self.chance = random.Random(seed)
-        self.hosts = {i: Host(i) for i in range(1, count + observers + 1)}
+        """``has_static_voters``: the settings say who votes, for ever, and nobody has been anything before."""
+        self.has_static_voters = fixed
+        self.random = random.Random(seed)
+        self.hosts = {i: SimulatedHost(i) for i in range(1, count + observers + 1)}
         voters = [self.hosts[i] for i in range(1, count + 1)]
-        record = ctl.VotersRecord(0, [h.entry for h in voters]) if kraft_version else None
+        record = ctl.VotersRecord(0, [h.voter_entry for h in voters]) if kraft_version else None
         for host in self.hosts.values():
-            host.first_keys = [h.key if kraft_version else ReplicaKey(h.key.id) for h in voters]
-            host.first_record = record
+            host.initial_keys = [h.key if kraft_version else ReplicaKey(h.key.id) for h in voters]
+            host.initial_voters_record = record
             host.auto_join = auto_join
         for host in voters if fixed else ():
-            host.is_fixed = True
+            host.has_static_voters = True
             host.format()
         self.now_ms = 0.0
         self.loss = loss
         self.repeats = repeats
         """How many messages arrive once more, up to five seconds later."""
-        self.torn = torn
+        self.torn_probability = torn
         """How often a host dies in the middle of what a step wants done."""
         self.sync_ms = 30.0
-        self.cut: set[int] = set()
-        self.walls: set[tuple[int, int]] = set()
+        self.isolated_hosts: set[int] = set()
+        self.blocked_links: set[tuple[int, int]] = set()
         """(from, to): nothing passes that way."""
-        self.flying: list[Flying] = []
+        self.in_flight: list[InFlightEvent] = []
         self.order = 0
-        self.promises = Promises(self.hosts)
-        self.said: list[VoterAnswer] = []
+        self.invariants = RaftInvariants(self.hosts)
+        self.voter_responses: list[VoterChangeResponse] = []
         """What the operator was answered."""
         self.proposed = 0
-        self.proposes = True
+        self.accepts_proposals = True
 
     # ------------------------------------------------------------------ lives
 
     def start(self, number: int) -> None:
         host = self.hosts[number]
-        host.open(self.promises.committed, self.chance.random, tuple(self.hosts))
-        self.step(number, Start())
+        host.open(self.invariants.committed, self.random.random, tuple(self.hosts))
+        self.step(number, RaftStarted())
 
     def start_all(self) -> None:
         for number in self.hosts:
             self.start(number)
 
     def crash(self, number: int) -> None:
-        self.hosts[number].crash(self.chance)
+        self.hosts[number].crash(self.random)
 
     def wipe(self, number: int) -> None:
         """Its disk is lost with all that was on it; the id stays, the directory is another."""
@@ -123,107 +123,112 @@ class Box:
 
     # ------------------------------------------------------------------ steps
 
-    def step(self, number: int, event: Event) -> None:
+    def step(self, number: int, event: RaftEvent) -> None:
         host = self.hosts[number]
         assert host.machine is not None
-        self._meet(host, event)
+        self._learn_address(host, event)
         ready = host.machine.step(self.now_ms, event)
         host.deadline_ms = host.machine.deadline_ms
-        assert ready.doubt is None, ready.doubt
-        deeds = self._deeds(host, ready)
+        assert ready.protocol_violation is None, ready.protocol_violation
+        deeds = self._ready_actions(host, ready)
         stop = len(deeds)
-        if self.torn and self.chance.random() < self.torn:
-            stop = self.chance.randint(0, len(deeds))
+        if self.torn_probability and self.random.random() < self.torn_probability:
+            stop = self.random.randint(0, len(deeds))
         for deed in deeds[:stop]:
             deed()
         if stop < len(deeds):
             self.crash(number)
             return
-        self.promises.look(host)
+        self.invariants.check_host(host)
 
     @staticmethod
-    def _meet(host: Host, event: Event) -> None:
+    def _learn_address(host: SimulatedHost, event: RaftEvent) -> None:
         """Who is named as a leader is named with its address."""
         assert host.machine is not None
         match event:
-            case Asked(request=BeginEpoch(leader_id)) | Answered(answer=FetchAnswer(leader_id=leader_id)):
-                host.machine.addressed.add(leader_id)
-            case Answered(answer=answer):
-                host.machine.addressed.add(answer.leader_id)
+            case (
+                RequestReceived(request=BeginEpoch(leader_id))
+                | ResponseReceived(response=RaftFetchResponse(leader_id=leader_id))
+            ):
+                host.machine.reachable_replicas.add(leader_id)
+            case ResponseReceived(response=answer):
+                host.machine.reachable_replicas.add(answer.leader_id)
             case _:
                 pass
 
-    def _deeds(self, host: Host, ready: Ready) -> list[Callable[[], None]]:
+    def _ready_actions(self, host: SimulatedHost, ready: Ready) -> list[Callable[[], None]]:
         """What a step wants done, in its order."""
         out: list[Callable[[], None]] = []
-        hard, cut, over, end = ready.hard_state, ready.truncate, ready.start_over, ready.committed
+        hard, cut, over, end = ready.hard_state, ready.truncate, ready.truncate_to_snapshot, ready.committed
         if hard is not None:
-            out.append(lambda: self.promises.remember(host, hard))
+            out.append(lambda: self.invariants.on_hard_state(host, hard))
         if cut is not None:
             out.append(lambda: host.truncate(cut))
         if over is not None:
-            out.append(lambda: host.start_over(over))
-        for append in ready.append:
+            out.append(lambda: host.truncate_to_snapshot(over))
+        for append in ready.appends:
             entries = [
-                Entry(append.epoch, append.batch if append.batch is not None else append.controls[index])
+                LogEntry(append.epoch, append.batch if append.batch is not None else append.controls[index])
                 for index in range(append.records_count)
             ]
             out.append(lambda at=append.first_offset, what=entries: host.append(at, what))  # type: ignore[misc]
-        if ready.append:
-            out.append(lambda: self._sync_later(host))
+        if ready.appends:
+            out.append(lambda: self._schedule_flush(host))
         if end is not None:
-            out.append(lambda: self.promises.commit(host, end))
+            out.append(lambda: self.invariants.on_commit(host, end))
         out += [lambda send=send: self._send(host, send.peer, send.request) for send in ready.sends]  # type: ignore[misc]
         out += [lambda reply=reply: self._reply(host, reply.ticket, reply.answer) for reply in ready.replies]  # type: ignore[misc]
         if ready.load_snapshot is not None:
             out.append(lambda: self._load(host, 0))
         return out
 
-    def _sync_later(self, host: Host) -> None:
-        self._later(host.key.id, Synced(host.log.end), 1 + self.chance.random() * self.sync_ms, host.life)
+    def _schedule_flush(self, host: SimulatedHost) -> None:
+        self._schedule(
+            host.key.id, LogFlushed(host.log.end_offset), 1 + self.random.random() * self.sync_ms, host.incarnation
+        )
 
     # ------------------------------------------------------------------ network
 
-    def _later(self, to: int, event: Event, delay_ms: float, life: int = 0) -> None:
+    def _schedule(self, to: int, event: RaftEvent, delay_ms: float, life: int = 0) -> None:
         self.order += 1
-        heapq.heappush(self.flying, Flying(self.now_ms + delay_ms, self.order, to, event, life))
+        heapq.heappush(self.in_flight, InFlightEvent(self.now_ms + delay_ms, self.order, to, event, life))
 
     def _lost(self, one: int, other: int) -> bool:
-        cut = one in self.cut or other in self.cut or (one, other) in self.walls
-        return cut or self.chance.random() < self.loss
+        cut = one in self.isolated_hosts or other in self.isolated_hosts or (one, other) in self.blocked_links
+        return cut or self.random.random() < self.loss
 
-    def _send(self, host: Host, peer: int, request: Request) -> None:
+    def _send(self, host: SimulatedHost, peer: int, request: RaftRequest) -> None:
         if self._lost(host.key.id, peer):
-            self._later(host.key.id, Unreachable(peer, request), 100, host.life)
+            self._schedule(host.key.id, RequestFailed(peer, request), 100, host.incarnation)
             return
-        ticket = (host.key.id, host.life, request)
-        if isinstance(request, AskVersions):
+        ticket = (host.key.id, host.incarnation, request)
+        if isinstance(request, QueryKRaftVersions):
             alive = self.hosts[peer].machine is not None
-            answered = Answered(peer, request, VersionsAnswer(ErrorCode.NONE, 0, 1))
-            self._later(host.key.id, answered if alive else Unreachable(peer, request), 20, host.life)
+            answered = ResponseReceived(peer, request, KRaftVersionsResponse(ErrorCode.NONE, 0, 1))
+            self._schedule(host.key.id, answered if alive else RequestFailed(peer, request), 20, host.incarnation)
             return
-        self._deliver(peer, Asked(ticket, request), 0)
+        self._deliver(peer, RequestReceived(ticket, request), 0)
 
-    def _reply(self, host: Host, ticket: Any, answer: Any) -> None:
-        self.promises.said(host, ticket, answer)
+    def _reply(self, host: SimulatedHost, ticket: Any, answer: Any) -> None:
+        self.invariants.on_response(host, ticket, answer)
         if ticket == OPERATOR:
-            self.said.append(answer)
+            self.voter_responses.append(answer)
             return
         asker, life, request = ticket
         if self._lost(host.key.id, asker):
-            self._later(asker, Unreachable(host.key.id, request), 100, life)
+            self._schedule(asker, RequestFailed(host.key.id, request), 100, life)
             return
-        batches: tuple[Batch, ...] = ()
-        if isinstance(request, Fetch) and isinstance(answer, FetchAnswer) and answer.offset >= 0:
-            upto = min(host.log.end, answer.offset + self.chance.randint(1, 5))
+        batches: tuple[FetchedRaftBatch, ...] = ()
+        if isinstance(request, Fetch) and isinstance(answer, RaftFetchResponse) and answer.offset >= 0:
+            upto = min(host.log.end_offset, answer.offset + self.random.randint(1, 5))
             batches = tuple(_batch(n, host.log[n]) for n in range(answer.offset, upto))
             answer = answer if batches else answer._replace(offset=-1)
-        self._deliver(asker, Answered(host.key.id, request, answer, batches), life)
+        self._deliver(asker, ResponseReceived(host.key.id, request, answer, batches), life)
 
-    def _deliver(self, to: int, event: Event, life: int) -> None:
-        self._later(to, event, self.chance.random() * 40, life)
-        if self.chance.random() < self.repeats:
-            self._later(to, event, self.chance.random() * 5_000, life)
+    def _deliver(self, to: int, event: RaftEvent, life: int) -> None:
+        self._schedule(to, event, self.random.random() * 40, life)
+        if self.random.random() < self.repeats:
+            self._schedule(to, event, self.random.random() * 5_000, life)
 
     # ------------------------------------------------------------------ time
 
@@ -231,8 +236,8 @@ class Box:
         """Let time pass; ``trouble`` is the chance of a mishap at each event."""
         while self.now_ms < until_ms:
             self._next(until_ms)
-            if self.chance.random() < trouble:
-                self._mishap()
+            if self.random.random() < trouble:
+                self._inject_fault()
 
     def run_until(self, reached: Callable[[], bool], within_ms: float = 60_000) -> None:
         """Let time pass until something is so."""
@@ -243,10 +248,10 @@ class Box:
 
     def _next(self, until_ms: float) -> None:
         deadlines = [(max(h.deadline_ms, self.now_ms), i) for i, h in self.hosts.items() if h.machine is not None]
-        flight = self.flying[0] if self.flying else None
+        flight = self.in_flight[0] if self.in_flight else None
         due, number = min(deadlines, default=(until_ms, 0))
         if flight is not None and flight.due_ms <= due:
-            heapq.heappop(self.flying)
+            heapq.heappop(self.in_flight)
             self.now_ms = max(self.now_ms, flight.due_ms)
             self._arrive(flight)
         elif due < until_ms:
@@ -254,82 +259,82 @@ class Box:
             self.step(number, Tick())
         else:
             self.now_ms = min(until_ms, self.now_ms + 50)  # nothing is under way: a lone leader waits for work
-            for leader in self.leaders() if self.proposes else ():
+            for leader in self.leaders() if self.accepts_proposals else ():
                 self.propose(leader)
 
-    def _arrive(self, flight: Flying) -> None:
+    def _arrive(self, flight: InFlightEvent) -> None:
         host, event = self.hosts[flight.to], flight.event
-        if host.machine is None or flight.life not in (0, host.life):
-            if isinstance(event, Asked) and event.ticket != OPERATOR:
-                asker, life, request = event.ticket
-                self._later(asker, Unreachable(flight.to, request), 50, life)
+        if host.machine is None or flight.incarnation not in (0, host.incarnation):
+            if isinstance(event, RequestReceived) and event.pending_request != OPERATOR:
+                asker, life, request = event.pending_request
+                self._schedule(asker, RequestFailed(flight.to, request), 50, life)
             return
-        if isinstance(event, Synced):
-            event = Synced(min(event.end_offset, host.log.end))
-            host.synced = max(host.synced, event.end_offset)
-        if isinstance(event, Asked) and isinstance(event.request, FetchSnapshot):
+        if isinstance(event, LogFlushed):
+            event = LogFlushed(min(event.end_offset, host.log.end_offset))
+            host.flushed_offset = max(host.flushed_offset, event.end_offset)
+        if isinstance(event, RequestReceived) and isinstance(event.request, FetchSnapshot):
             size = SNAPSHOT_BYTES if event.request.snapshot in host.snapshots else -1
-            event = Asked(event.ticket, event.request._replace(size_bytes=size))
+            event = RequestReceived(event.pending_request, event.request._replace(size_bytes=size))
         self.step(flight.to, event)
-        if isinstance(event, Answered | Unreachable) and isinstance(event.request, FetchSnapshot):
-            self._go_on_loading(host, event)
+        if isinstance(event, ResponseReceived | RequestFailed) and isinstance(event.request, FetchSnapshot):
+            self._continue_loading(host, event)
         if host.machine is None:
             return
-        behind = host.log.end - host.committed
-        if self.proposes and host.machine.is_leader and behind < 20 and self.chance.random() < 0.3:
+        behind = host.log.end_offset - host.committed
+        if self.accepts_proposals and host.machine.is_leader and behind < 20 and self.random.random() < 0.3:
             self.propose(flight.to)
 
-    def _load(self, host: Host, position: int) -> None:
+    def _load(self, host: SimulatedHost, position: int) -> None:
         machine = host.machine
-        if machine is None or machine.loading is None or not isinstance(machine.state, Follower):
+        if machine is None or machine.loading_snapshot is None or not isinstance(machine.state, RaftFollowerState):
             return
-        request = FetchSnapshot(host.key, machine.epoch, machine.loading, position, 1)
+        request = FetchSnapshot(host.key, machine.epoch, machine.loading_snapshot, position, 1)
         self._send(host, machine.state.leader_id, request)
 
-    def _go_on_loading(self, host: Host, event: Answered | Unreachable) -> None:
+    def _continue_loading(self, host: SimulatedHost, event: ResponseReceived | RequestFailed) -> None:
         machine, request = host.machine, event.request
         assert isinstance(request, FetchSnapshot)
-        if machine is None or machine.loading != request.snapshot or machine.epoch != request.epoch:
+        if machine is None or machine.loading_snapshot != request.snapshot or machine.epoch != request.epoch:
             return
-        if isinstance(event, Unreachable) or event.answer.error != ErrorCode.NONE:
+        if isinstance(event, RequestFailed) or event.response.error != ErrorCode.NONE:
             self._load(host, request.position)
             return
-        assert isinstance(event.answer, SnapshotAnswer)
-        if request.position + 1 < event.answer.size_bytes:
+        assert isinstance(event.response, RaftFetchSnapshotResponse)
+        if request.position + 1 < event.response.size_bytes:
             self._load(host, request.position + 1)
             return
         end, epoch = request.snapshot
-        self.step(host.key.id, SnapshotLoaded(end, epoch, host.voters_below(end, self.promises.committed)))
+        self.step(host.key.id, SnapshotLoaded(end, epoch, host.voters_below(end, self.invariants.committed)))
 
     # ------------------------------------------------------------------ what people and mishaps do
 
     def propose(self, number: int) -> None:
         self.proposed += 1
-        self.step(number, Propose(f"record {self.proposed}", self.chance.randint(1, 3)))
+        self.step(number, Propose(f"record {self.proposed}", self.random.randint(1, 3)))
 
     def resign(self, number: int) -> None:
         """A host is told to stop: it lets go of leadership first."""
         self.step(number, Resign())
 
-    def wish(self, request: AddVoter | RemoveVoter | RaiseVersion) -> None:
+    def change_voters(self, request: AddVoter | RemoveVoter | UpgradeKRaftVersion) -> None:
         """The operator asks whoever leads."""
         for number, host in self.hosts.items():
             if host.machine is not None and host.machine.is_leader:
-                self.step(number, Asked(OPERATOR, request))
+                self.step(number, RequestReceived(OPERATOR, request))
 
     def snapshot(self, number: int) -> None:
         """A host writes one of what it knows to be committed, and drops its log below it."""
         host = self.hosts[number]
         if host.machine is None or host.committed <= max(0, *(end for end, _ in host.snapshots), host.log.start):
             return
-        host.take_snapshot()
-        self.step(number, Covered(host.log.start, tuple(host.snapshots)))
+        host.write_snapshot()
+        self.step(number, SnapshotCreated(host.log.start, tuple(host.snapshots)))
 
     def leaders(self) -> list[int]:
         """Who leads, of those that live."""
         return [i for i, h in self.hosts.items() if h.machine is not None and h.machine.is_leader]
 
-    def alive(self) -> Iterable[Host]:
+    def alive(self) -> Iterable[SimulatedHost]:
         return [h for h in self.hosts.values() if h.machine is not None]
 
     def reached(self, end: int, numbers: Iterable[int] | None = None) -> bool:
@@ -337,55 +342,57 @@ class Box:
         hosts = self.alive() if numbers is None else [self.hosts[n] for n in numbers]
         return all(h.committed >= end for h in hosts)
 
-    def _mishap(self) -> None:
-        number = self.chance.choice(list(self.hosts))
+    def _inject_fault(self) -> None:
+        number = self.random.choice(list(self.hosts))
         host = self.hosts[number]
-        other = self.hosts[self.chance.choice(list(self.hosts))]
+        other = self.hosts[self.random.choice(list(self.hosts))]
         leaders = self.leaders()
-        if leaders and self.chance.random() < 0.3:
+        if leaders and self.random.random() < 0.3:
             number = leaders[0]  # trouble seeks who leads
             host = self.hosts[number]
-        match self.chance.randrange(11):
+        match self.random.randrange(11):
             case 0 | 1 if host.machine is not None:
                 self.crash(number)
-                self.seem_gone(number)
+                self.refuse_connections(number)
             case 2:
-                self.cut ^= {number}
+                self.isolated_hosts ^= {number}
             case 3 if host.machine is not None:
                 self.resign(number)
             case 4:
-                self.walls ^= {(number, other.key.id)}
+                self.blocked_links ^= {(number, other.key.id)}
             case 5:
                 self.snapshot(number)
             case 6:
-                self.sync_ms = self.chance.choice([1, 30, 300])
+                self.sync_ms = self.random.choice([1, 30, 300])
             case 7:
-                self.wish(AddVoter(host.key, tuple(host.entry.endpoints), self.chance.random() < 0.5))
-            case 8 if not self.fixed:
-                self.wish(self.chance.choice([RemoveVoter(host.key), RaiseVersion(1)]))
+                self.change_voters(AddVoter(host.key, tuple(host.voter_entry.endpoints), self.random.random() < 0.5))
+            case 8 if not self.has_static_voters:
+                self.change_voters(self.random.choice([RemoveVoter(host.key), UpgradeKRaftVersion(1)]))
             case 9:
-                self.seem_gone(number)  # and is not
+                self.refuse_connections(number)  # and is not
             case _ if host.machine is None:
                 self.start(number)
             case _:
                 pass
 
-    def seem_gone(self, number: int) -> None:
+    def refuse_connections(self, number: int) -> None:
         """Some of the others see a host's process gone."""
         for other in self.hosts:
-            if other != number and self.chance.random() < 0.7:
-                self._later(other, Gone(number), self.chance.random() * 60, self.hosts[other].life)
+            if other != number and self.random.random() < 0.7:
+                self._schedule(
+                    other, PeerConnectionRefused(number), self.random.random() * 60, self.hosts[other].incarnation
+                )
 
-    def heal(self) -> None:
-        self.cut.clear()
-        self.walls.clear()
-        self.loss = self.repeats = self.torn = 0
+    def remove_faults(self) -> None:
+        self.isolated_hosts.clear()
+        self.blocked_links.clear()
+        self.loss = self.repeats = self.torn_probability = 0
         self.sync_ms = 30
         for number, host in self.hosts.items():
             if host.machine is None:
                 self.start(number)
 
 
-def _batch(offset: int, entry: Entry) -> Batch:
-    voters = entry.what if isinstance(entry.what, ctl.VotersRecord) else None
-    return Batch(offset, offset, entry.epoch, entry.what, voters)
+def _batch(offset: int, entry: LogEntry) -> FetchedRaftBatch:
+    voters = entry.value if isinstance(entry.value, ctl.VotersRecord) else None
+    return FetchedRaftBatch(offset, offset, entry.epoch, entry.value, voters)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.broker_rules import (
-    BrokerSettings,
-    InvalidSetting,
+    BrokerConfigValues,
+    InvalidBrokerConfig,
     check_classes,
+    check_combinations,
     check_listener_values,
-    check_together,
     check_values,
     connection_overrides,
 )
@@ -107,21 +107,21 @@ def settings(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(("text", "why"), REFUSED)
 def test_check_together_of_a_broken_rule_raises_kafkas_message(text: str, why: str) -> None:
     check_values(settings(text))
-    with pytest.raises(InvalidSetting) as error:
-        check_together(settings(text))
+    with pytest.raises(InvalidBrokerConfig) as error:
+        check_combinations(settings(text))
     assert why in str(error.value)
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_check_together_of_kept_rules_passes(text: str) -> None:
     check_values(settings(text))
-    check_together(settings(text))
+    check_combinations(settings(text))
     check_classes(settings(text))
 
 
 @pytest.mark.parametrize("text", UNRESOLVED)
 def test_check_classes_of_unknown_name_raises(text: str) -> None:
-    with pytest.raises(InvalidSetting):
+    with pytest.raises(InvalidBrokerConfig):
         check_classes(settings(text))
 
 
@@ -130,19 +130,19 @@ def test_check_classes_of_unknown_name_raises(text: str) -> None:
     ["principal.builder.class", "create.topic.policy.class.name", "alter.config.policy.class.name", "sasl.login.class"],
 )
 def test_check_values_of_unknown_class_raises(name: str) -> None:
-    with pytest.raises(InvalidSetting, match=r"Class x\.y\.Z could not be found\."):
+    with pytest.raises(InvalidBrokerConfig, match=r"Class x\.y\.Z could not be found\."):
         check_values({name: "x.y.Z"})
 
 
 def test_check_values_names_the_first_invalid_one_in_kafkas_order() -> None:
-    with pytest.raises(InvalidSetting, match=r"message\.max\.bytes"):
+    with pytest.raises(InvalidBrokerConfig, match=r"message\.max\.bytes"):
         check_values({"producer.id.expiration.ms": "0", "message.max.bytes": "-1"})
 
 
 def test_check_listener_values_of_own_listener_raises_and_of_another_passes() -> None:
     values = {"listener.name.a.ssl.client.auth": "maybe"}
     check_listener_values(values, ["b"])
-    with pytest.raises(InvalidSetting, match=r"Invalid value maybe for configuration ssl\.client\.auth"):
+    with pytest.raises(InvalidBrokerConfig, match=r"Invalid value maybe for configuration ssl\.client\.auth"):
         check_listener_values(values, ["a"])
 
 
@@ -152,6 +152,9 @@ def test_connection_overrides_are_read_as_a_csv_map() -> None:
 
 
 def test_milliseconds_of_coarser_units_come_from_the_finest_name_that_is_set() -> None:
-    assert BrokerSettings({}).milliseconds("log.retention.ms") == 168 * 3_600_000
-    assert BrokerSettings({"log.retention.minutes": "2"}).milliseconds("log.retention.ms") == 120_000
-    assert BrokerSettings({"log.retention.minutes": "2", "log.retention.ms": "7"}).milliseconds("log.retention.ms") == 7
+    assert BrokerConfigValues({}).milliseconds("log.retention.ms") == 168 * 3_600_000
+    assert BrokerConfigValues({"log.retention.minutes": "2"}).milliseconds("log.retention.ms") == 120_000
+    assert (
+        BrokerConfigValues({"log.retention.minutes": "2", "log.retention.ms": "7"}).milliseconds("log.retention.ms")
+        == 7
+    )

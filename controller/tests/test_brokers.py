@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from ottla.controller import brokers, heartbeats
-from ottla.controller.decision import at_once
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.records import CORDONED_SINCE
-from ottla.controller.tests.test_controller import beat, create, directory, machine, place, publish, register, submit
+from ottla.controller.decision import run_to_end
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.records import CORDONED_DIRS_MIN_VERSION
+from ottla.controller.tests.test_controller import (
+    assign_directories,
+    create,
+    directory,
+    machine,
+    publish,
+    register,
+    send_heartbeat,
+    submit,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -84,7 +93,7 @@ def test_r270_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
 def test_r271_the_same_process_again_keeps_its_epoch_and_state() -> None:
     controller = machine()
     epoch = submit(controller, request()).broker_epoch
-    beat(controller, 9)
+    send_heartbeat(controller, 9)
     answer = submit(controller, request(log_dirs=[directory(9), directory(8)]))
     known = controller.image.brokers[9]
     assert answer.broker_epoch == known.broker_epoch == epoch
@@ -92,7 +101,7 @@ def test_r271_the_same_process_again_keeps_its_epoch_and_state() -> None:
     assert list(known.log_dirs) == [directory(9), directory(8)]
 
 
-def led(clean: bool) -> ControllerMachine:
+def led(clean: bool) -> ControllerStateMachine:
     """Broker 1 led a topic alone; a new process of it registers."""
     controller = machine()
     create(controller, "t")
@@ -111,16 +120,16 @@ def test_r270_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() 
 def test_r270_an_unclean_stop_costs_what_was_eligible_too() -> None:
     controller = machine()
     create(controller, "t")
-    beat(controller, 1, want_shut_down=True)
+    send_heartbeat(controller, 1, want_shut_down=True)
     assert controller.image.topics["t"].partitions[0].elr == (1,)
     submit(controller, request(1, previous_broker_epoch=-1))
     assert controller.image.topics["t"].partitions[0].elr == ()
-    beat(controller, 1)
+    send_heartbeat(controller, 1)
     again = controller.image.topics["t"].partitions[0]
     assert (again.leader, again.isr, again.recovering) == (1, (1,), 1), "the last known leader, recovering"
 
 
-def controllable(state: str) -> ControllerMachine:
+def controllable(state: str) -> ControllerStateMachine:
     """Broker 1 in a state, of two; broker 2 lives."""
     controller = machine(2)
     if state != "leads nothing":
@@ -130,10 +139,10 @@ def controllable(state: str) -> ControllerMachine:
         case "fenced":
             register(controller, 1, unfence=False)
         case "shutting down":
-            beat(controller, 1, want_shut_down=True)
+            send_heartbeat(controller, 1, want_shut_down=True)
         case "shutting down, caught up":
-            beat(controller, 1, want_shut_down=True)
-            beat(controller, 2)
+            send_heartbeat(controller, 1, want_shut_down=True)
+            send_heartbeat(controller, 2)
         case _:
             pass
     return controller
@@ -161,7 +170,7 @@ def test_r273_a_heartbeat_leads_from_state_to_state(
     state: str, wants: dict[str, Any], flags: tuple[bool, bool], stops: bool
 ) -> None:
     controller = controllable(state)
-    answer = beat(controller, 1, **wants)
+    answer = send_heartbeat(controller, 1, **wants)
     known = controller.image.brokers[1]
     assert (known.fenced, known.in_controlled_shutdown) == flags
     assert answer.should_shut_down == stops
@@ -189,7 +198,7 @@ def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_part
 ) -> None:
     controller = controllable(state)
     epoch = controller.image.brokers[1].broker_epoch
-    decision = at_once(controller.decide(bh.BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
+    decision = run_to_end(controller.decide(bh.BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
     assert decision.records[0 if first else -1] == change(epoch, **what)
     others = decision.records[1:] if first else decision.records[:-1]
     assert all(isinstance(r, m.PartitionChangeRecord) for r in others)
@@ -198,7 +207,7 @@ def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_part
 
 def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
     controller = controllable("leads")
-    decision = at_once(heartbeats.fence(controller.image, 1, {}))
+    decision = run_to_end(heartbeats.fence_broker(controller.image, 1, {}))
     epoch = controller.image.brokers[1].broker_epoch
     assert decision.records[-1] == change(epoch, fenced=1)
     assert [r.leader for r in decision.records if isinstance(r, m.PartitionChangeRecord)] == [2]
@@ -207,12 +216,12 @@ def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
 def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
     controller = controllable("shutting down")
     offset = controller.image.offset
-    assert not beat(controller, 1, want_shut_down=True).should_shut_down
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
     assert controller.image.offset == offset, "nothing is written twice"
-    beat(controller, 2, current_metadata_offset=offset - 1)
-    assert not beat(controller, 1, want_shut_down=True).should_shut_down
-    beat(controller, 2, current_metadata_offset=offset)
-    assert beat(controller, 1, want_shut_down=True).should_shut_down
+    send_heartbeat(controller, 2, current_metadata_offset=offset - 1)
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    send_heartbeat(controller, 2, current_metadata_offset=offset)
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
 
 
 def test_r274_a_heartbeat_of_another_epoch_is_stale() -> None:
@@ -225,19 +234,19 @@ def test_r274_a_heartbeat_of_another_epoch_is_stale() -> None:
 def test_r274_caught_up_is_who_has_applied_its_own_registration() -> None:
     controller = machine()
     epoch = register(controller, 1, unfence=False)
-    at = controller.contacts.registered_at[1]
+    at = controller.heartbeat_state.registration_offsets[1]
     assert at >= epoch
-    assert not beat(controller, 1, want_fence=True, current_metadata_offset=at - 1).is_caught_up
-    assert beat(controller, 1, want_fence=True, current_metadata_offset=at).is_caught_up
+    assert not send_heartbeat(controller, 1, want_fence=True, current_metadata_offset=at - 1).is_caught_up
+    assert send_heartbeat(controller, 1, want_fence=True, current_metadata_offset=at).is_caught_up
 
 
 def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
     controller = machine()
     register(controller, 1, directory(7))
-    beat(controller, 1, offline_log_dirs=[directory(7), directory(6)])
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7), directory(6)])
     assert list(controller.image.brokers[1].log_dirs) == [directory(1)]
     offset = controller.image.offset
-    beat(controller, 1, offline_log_dirs=[directory(7)])
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7)])
     assert controller.image.offset == offset, "told once"
 
 
@@ -247,11 +256,11 @@ def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there()
     create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
     topic = controller.image.topics["t"]
     rows = [(directory(7), topic.id, 0), (directory(1), topic.id, 1)]
-    place(controller, rows)
+    assign_directories(controller, rows)
     for broker in (2, 1):
-        beat(controller, broker, want_fence=True)
+        send_heartbeat(controller, broker, want_fence=True)
     assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
-    beat(controller, 1, offline_log_dirs=[directory(7)])
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7)])
     lost, kept = controller.image.topics["t"].partitions.values()
     assert (lost.leader, kept.leader) == (-1, 1)
     assert (lost.isr, kept.isr) == ((), (1,))
@@ -270,20 +279,20 @@ def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_n
         offset = controller.image.offset + 1
         controller.replay(offset, change)
         publish(controller, offset)
-    beat(controller, 2, offline_log_dirs=[directory(8)])
+    send_heartbeat(controller, 2, offline_log_dirs=[directory(8)])
     assert controller.image.topics["t"].partitions[0].leader == -1
 
 
 def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
     controller = controllable("shutting down")
-    beat(controller, 2)
+    send_heartbeat(controller, 2)
     epoch = controller.image.brokers[2].broker_epoch
     offset = controller.image.offset + 1
     controller.replay(offset, m.BrokerRegistrationChangeRecord(2, epoch, cordoned_log_dirs=[]))
     publish(controller, offset)
-    assert not beat(controller, 1, want_shut_down=True).should_shut_down
-    beat(controller, 2)
-    assert beat(controller, 1, want_shut_down=True).should_shut_down
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    send_heartbeat(controller, 2)
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
 
 
 def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
@@ -292,29 +301,29 @@ def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_
     offset = controller.image.offset + 1
     controller.replay(offset, m.BrokerRegistrationChangeRecord(1, epoch, fenced=1))
     publish(controller, offset)
-    answer = beat(controller, 1)
+    answer = send_heartbeat(controller, 1)
     assert (answer.is_fenced, answer.should_shut_down) == (False, False)
-    assert not beat(controller, 1).should_shut_down
+    assert not send_heartbeat(controller, 1).should_shut_down
 
 
 def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
     controller = machine()
     offset = controller.image.offset
-    beat(controller, 1, cordoned_log_dirs=[])
+    send_heartbeat(controller, 1, cordoned_log_dirs=[])
     assert list(controller.image.brokers[1].cordoned_log_dirs or ()) == []
     assert controller.image.offset == offset + 1
-    beat(controller, 1, cordoned_log_dirs=[])
-    beat(controller, 1)
+    send_heartbeat(controller, 1, cordoned_log_dirs=[])
+    send_heartbeat(controller, 1)
     assert controller.image.offset == offset + 1
 
 
 def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
-    for level, expected in ((CORDONED_SINCE, [directory(1)]), (CORDONED_SINCE - 1, None)):
+    for level, expected in ((CORDONED_DIRS_MIN_VERSION, [directory(1)]), (CORDONED_DIRS_MIN_VERSION - 1, None)):
         controller = machine()
         controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
-        controller.appended(controller.image.offset + 1, 1)
+        controller.complete_append(controller.image.offset + 1, 1)
         controller.publish()
-        beat(controller, 1, cordoned_log_dirs=[directory(1)])
+        send_heartbeat(controller, 1, cordoned_log_dirs=[directory(1)])
         found = controller.image.brokers[1].cordoned_log_dirs
         assert (list(found) if found else None) == expected
 

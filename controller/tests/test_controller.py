@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from ottla.controller import brokers
-from ottla.controller.decision import Decision, Defaults, at_once
+from ottla.controller.decision import ControllerDefaults, ControllerResult, run_to_end
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, records_of
-from ottla.controller.machine import ControllerMachine
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, image_records
+from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.records import decode_record, encode_record
-from ottla.controller.snapshots import Snapshot, SnapshotId, read_snapshot, snapshot_bytes, write_snapshot
+from ottla.controller.snapshots import SnapshotContents, SnapshotId, encode_snapshot, read_snapshot, write_snapshot
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import assign_replicas_to_dirs as ad
@@ -31,10 +31,10 @@ from ottla.world.memory_disk import MemoryDisk
 DIRECTORY_ID = bytes(15) + b"\x07"
 
 
-def machine(broker_count: int = 1) -> ControllerMachine:
+def machine(broker_count: int = 1) -> ControllerStateMachine:
     """A controller with live brokers 1, 2, ..."""
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
-    out = ControllerMachine(Defaults(num_partitions=2), lambda: next(ids))
+    out = ControllerStateMachine(ControllerDefaults(num_partitions=2), lambda: next(ids))
     for level in ("eligible.leader.replicas.version", "metadata.version"):
         out.replay(0, m.FeatureLevelRecord(level, 1 if level.startswith("e") else 30))
     publish(out, 1)
@@ -47,44 +47,44 @@ def directory(broker: int) -> bytes:
     return bytes(14) + b"\x07" + bytes([broker])
 
 
-def register(machine: ControllerMachine, broker: int, *more: bytes, unfence: bool = True) -> int:
+def register(machine: ControllerStateMachine, broker: int, *more: bytes, unfence: bool = True) -> int:
     """A new process of a broker, whose former one stopped cleanly; gives its epoch."""
     known = machine.image.brokers.get(broker)
     features = [br.Feature(name, low, high) for name, (low, high) in brokers.SUPPORTED_FEATURES.items()]
     request = br.BrokerRegistrationRequest(
-        broker, "", machine.new_id(), [], features, None, log_dirs=[directory(broker), *more]
+        broker, "", machine.new_uuid(), [], features, None, log_dirs=[directory(broker), *more]
     )
     request.previous_broker_epoch = -1 if known is None else known.broker_epoch
     answer = submit(machine, request)
     assert answer.error_code == 0
     if unfence:
-        beat(machine, broker)
+        send_heartbeat(machine, broker)
     return int(answer.broker_epoch)
 
 
-def beat(machine: ControllerMachine, broker: int, **wants: Any) -> Any:
+def send_heartbeat(machine: ControllerStateMachine, broker: int, **wants: Any) -> Any:
     known = machine.image.brokers[broker]
     wants.setdefault("current_metadata_offset", machine.image.offset)
     return submit(machine, bh.BrokerHeartbeatRequest(broker, known.broker_epoch, **wants))
 
 
-def submit(machine: ControllerMachine, request: Any, version: int = 7) -> Any:
+def submit(machine: ControllerStateMachine, request: Any, version: int = 7) -> Any:
     """Decide, replay, publish, as the driver does."""
     offset = machine.image.offset + 1
     decided = machine.decide(request, version, offset)
-    decision = decided if isinstance(decided, Decision) else at_once(decided)
+    decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
     for number, record in enumerate(decision.records):
         machine.replay(offset + number, decode_record(encode_record(record)))
     publish(machine, offset + len(decision.records) - 1)
     return decision.response
 
 
-def publish(machine: ControllerMachine, offset: int, epoch: int = 1) -> Image:
-    machine.appended(offset, epoch)
+def publish(machine: ControllerStateMachine, offset: int, epoch: int = 1) -> MetadataImage:
+    machine.complete_append(offset, epoch)
     return machine.publish()[0]
 
 
-def create(machine: ControllerMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
+def create(machine: ControllerStateMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
     topic = ct.CreatableTopic(name, partitions, factor, **more)
     return submit(machine, ct.CreateTopicsRequest([topic], 1000)).topics[0]
 
@@ -165,7 +165,7 @@ def test_partitions_only_grow() -> None:
     assert len(controller.image.topics["t"].partitions) == 5
 
 
-def alter(controller: ControllerMachine, name: str, op: int, value: str | None) -> int:
+def alter(controller: ControllerStateMachine, name: str, op: int, value: str | None) -> int:
     change = ia.AlterConfigsResource(RESOURCE_TOPIC, "t", [ia.AlterableConfig(name, op, value)])
     code: int = submit(controller, ia.IncrementalAlterConfigsRequest([change])).responses[0].error_code
     return code
@@ -194,13 +194,13 @@ def test_settings_are_set_appended_subtracted_and_deleted() -> None:
 def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
     controller = machine()
     create(controller, "t")
-    answer = beat(controller, 1, want_shut_down=True)
+    answer = send_heartbeat(controller, 1, want_shut_down=True)
     assert (answer.is_fenced, answer.should_shut_down) == (False, False), "it leads something still"
-    answer = beat(controller, 1, want_shut_down=True)
+    answer = send_heartbeat(controller, 1, want_shut_down=True)
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
     stopped = controller.image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr, stopped.last_known_elr) == (-1, (), (1,), (1,))
-    assert controller.image.unfenced() == []
+    assert controller.image.unfenced_brokers() == []
     offset = controller.image.offset + 1
     assert register(controller, 1) == offset
     again = controller.image.topics["t"].partitions[0]
@@ -214,7 +214,7 @@ def test_another_replica_takes_over_from_one_that_stops() -> None:
     controller = machine(3)
     create(controller, "t", 1, 3)
     leader = controller.image.topics["t"].partitions[0].leader
-    beat(controller, leader, want_shut_down=True)
+    send_heartbeat(controller, leader, want_shut_down=True)
     after = controller.image.topics["t"].partitions[0]
     assert after.leader not in (leader, -1)
     assert leader not in after.isr
@@ -258,7 +258,7 @@ def test_an_older_image_never_changes() -> None:
     assert repr(old) == seen
 
 
-def populated() -> ControllerMachine:
+def populated() -> ControllerStateMachine:
     controller = machine(2)
     for number in range(5):
         create(controller, f"t{number}", number + 1, 1, configs=[ct.CreatableTopicConfig("retention.ms", str(number))])
@@ -277,8 +277,8 @@ def populated() -> ControllerMachine:
 
 def test_a_snapshots_records_make_the_same_image() -> None:
     image = populated().image
-    copy = ControllerMachine(Defaults(), lambda: b"")
-    for record in records_of(image):
+    copy = ControllerStateMachine(ControllerDefaults(), lambda: b"")
+    for record in image_records(image):
         copy.replay(0, decode_record(encode_record(record)))
     assert publish(copy, image.offset, image.epoch) == image
 
@@ -287,8 +287,8 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0)
     session = disk.session()
     session.makedirs("/d")
-    records = list(records_of(populated().image))
-    raw = snapshot_bytes(Snapshot(records, timestamp_ms=5), 3, 7)
+    records = list(image_records(populated().image))
+    raw = encode_snapshot(SnapshotContents(records, timestamp_ms=5), 3, 7)
     path = f"/d/{SnapshotId(501, 3).file_name}"
     write_snapshot(session, path, raw)
     back = read_snapshot(session, path)
@@ -307,10 +307,10 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
 
 
 def test_an_empty_image_has_nothing() -> None:
-    assert not list(records_of(Image()))
+    assert not list(image_records(MetadataImage()))
 
 
-def place(controller: ControllerMachine, rows: list[tuple[bytes, bytes, int]]) -> Any:
+def assign_directories(controller: ControllerStateMachine, rows: list[tuple[bytes, bytes, int]]) -> Any:
     """(directory, topic id, partition) rows of broker 1."""
     directories = [
         ad.AssignReplicasToDirsRequestDirectoryData(
@@ -333,10 +333,10 @@ def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_to
         assert {p.directories for p in topic.partitions.values()} == {(UNASSIGNED,)}
         rows = [(directory(1), topic.id, 0), (other, topic.id, 1)]
         if told_first:
-            place(controller, rows)
-        beat(controller, 1, offline_log_dirs=[other])
+            assign_directories(controller, rows)
+        send_heartbeat(controller, 1, offline_log_dirs=[other])
         if not told_first:
-            place(controller, rows)
+            assign_directories(controller, rows)
         first, second = (controller.image.topics["t"].partitions[n] for n in (0, 1))
         assert (first.leader, first.isr, first.directories) == (1, (1,), (directory(1),))
         assert (second.leader, second.isr, second.elr, second.directories) == (-1, (), (1,), (other,))
@@ -349,7 +349,9 @@ def test_places_are_told_row_by_row() -> None:
     create(controller, "theirs", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
     mine, theirs = (controller.image.topics[n].id for n in ("mine", "theirs"))
     where = directory(1)
-    answer = place(controller, [(where, mine, 0), (where, mine, 1), (where, theirs, 0), (where, bytes(16), 0)])
+    answer = assign_directories(
+        controller, [(where, mine, 0), (where, mine, 1), (where, theirs, 0), (where, bytes(16), 0)]
+    )
     codes = [d.topics[0].partitions[0].error_code for d in answer.directories]
     assert codes == [
         0,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import beat, create, machine, register, submit
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.tests.test_controller import create, machine, register, send_heartbeat, submit
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_partitions as cp
@@ -18,7 +18,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def by_hand(controller: ControllerMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1) -> Any:
+def by_hand(controller: ControllerStateMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1) -> Any:
     assignments = [ct.CreatableReplicaAssignment(number, ids) for number, ids in rows]
     return create(controller, "t", count, factor, assignments=assignments)
 
@@ -60,7 +60,7 @@ def test_by_hand_and_by_count_exclude_each_other(count: int, factor: int) -> Non
 def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
     controller = machine(3)
     create(controller, "held", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
-    beat(controller, 2, want_shut_down=True)
+    send_heartbeat(controller, 2, want_shut_down=True)
     assert controller.image.brokers[2].in_controlled_shutdown
     register(controller, 3, unfence=False)
     assert by_hand(controller, (0, [2, 3, 1])).error_code == 0

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ottla.controller.decision import READ_EVERY, at_once, distinct, firsts, gathered, named_twice
+from ottla.controller.decision import (
+    YIELD_EVERY_DECODED,
+    collect_distinct_steps,
+    collect_steps,
+    find_duplicates_steps,
+    first_occurrences,
+    run_to_end,
+)
 from ottla.wire import compiler
 from ottla.wire.budget import DecodeBudget
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.unread import LARGE_ELEMENT_BYTES, LazyArray
 
-MANY = 10 * READ_EVERY
+MANY = 10 * YIELD_EVERY_DECODED
 
 
 def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -26,16 +33,16 @@ def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
 
 
 def test_gathered_pauses_every_sixteen_items() -> None:
-    assert drained(gathered(iter(range(MANY)))) == (list(range(MANY)), 10)
+    assert drained(collect_steps(iter(range(MANY)))) == (list(range(MANY)), 10)
 
 
 def test_distinct_keeps_the_order_and_pauses_among_equal_items() -> None:
-    found, pauses = drained(distinct(["b", "a"] * (MANY // 2)))
+    found, pauses = drained(collect_distinct_steps(["b", "a"] * (MANY // 2)))
     assert (list(found), pauses) == (["b", "a"], 10)
 
 
 def test_firsts_pauses_while_it_leaves_items_out() -> None:
-    found = list(firsts(["a", *["b"] * MANY], lambda item: item, {"b"}))
+    found = list(first_occurrences(["a", *["b"] * MANY], lambda item: item, {"b"}))
     assert [item for item in found if item is not None] == [(1, "a", False), (2, "b", True)]
     assert found.count(None) == 10
 
@@ -44,7 +51,7 @@ def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_tw
     configs = [ct.CreatableTopicConfig("", "") for _ in range(1300)]
     request = ct.CreateTopicsRequest([ct.CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
     raw = compiler.encode(request, 7)
-    body: Any = at_once(compiler.decode_job(ct.CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
+    body: Any = run_to_end(compiler.decode_job(ct.CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
     assert isinstance(body.topics, LazyArray), "each element is read anew"
-    _, pauses = drained(named_twice(topic.name for topic in body.topics))
+    _, pauses = drained(find_duplicates_steps(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.controller import delegation_tokens as dt
-from ottla.controller.decision import Decision, Defaults, at_once
-from ottla.controller.delegation_tokens import SECRET, TokenAsked, hmac_of
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image, records_of
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.periodic import SWEEP_TOKENS
+from ottla.controller.decision import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.delegation_tokens import SECRET, TokenRequestContext, token_hmac
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage, image_records
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.periodic import SWEEP_EXPIRED_TOKENS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import expire_delegation_token as ed
@@ -32,21 +32,25 @@ def a_token(token_id: str = "t1", **other: Any) -> m.DelegationTokenRecord:
     return m.DelegationTokenRecord("User:alice", "User:admin", ["User:bob"], token_id=token_id, **fields)
 
 
-def with_records(*records: Any) -> Image:
-    draft = Draft(Image())
+def with_records(*records: Any) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
     for record in records:
-        draft.take(record)
+        draft.replay(record)
     return draft.image(1, 1)
 
 
-def decided(request: Any, image: Image, who: str = "User:alice", version: int = 3, **static: str) -> Decision:
+def decided(
+    request: Any, image: MetadataImage, who: str = "User:alice", version: int = 3, **static: str
+) -> ControllerResult:
     settings = {**STATIC, **{k.replace("_", "."): v for k, v in static.items()}}
-    said = dt.decide(image, TokenAsked(request, who, NOW), version, settings, lambda: bytes(range(16)))
-    return said if isinstance(said, Decision) else at_once(said)
+    said = dt.decide_token_request(
+        image, TokenRequestContext(request, who, NOW), version, settings, lambda: bytes(range(16))
+    )
+    return said if isinstance(said, ControllerResult) else run_to_end(said)
 
 
-def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> Decision:
-    return decided(request, Image(), **more)
+def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
+    return decided(request, MetadataImage(), **more)
 
 
 # ------------------------------------------------------------------ create
@@ -56,7 +60,7 @@ def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
     decision = created(cd.CreateDelegationTokenRequest())
     token_id = uuid_to_string(bytes(range(16)))
     assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
-    assert decision.response.hmac == hmac_of("a-secret", token_id) != hmac_of("b-secret", token_id)
+    assert decision.response.hmac == token_hmac("a-secret", token_id) != token_hmac("b-secret", token_id)
     assert len(decision.response.hmac) == 64
 
 
@@ -105,9 +109,9 @@ def test_334_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_m
 
 def test_an_id_does_not_begin_like_an_option() -> None:
     ids = iter([b"\xf8" * 16, bytes(16)])
-    asked = TokenAsked(cd.CreateDelegationTokenRequest(), "User:alice", NOW)
-    decision = dt.decide(Image(), asked, 3, STATIC, lambda: next(ids))
-    assert isinstance(decision, Decision)
+    asked = TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW)
+    decision = dt.decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
+    assert isinstance(decision, ControllerResult)
     assert decision.response.token_id == uuid_to_string(bytes(16))
 
 
@@ -159,7 +163,7 @@ EXPIRE = [
 
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
 def test_334_renew(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
-    request = rd.RenewDelegationTokenRequest(hmac_of("a-secret", "t1"), period_ms)
+    request = rd.RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
@@ -168,7 +172,7 @@ def test_334_renew(token: m.DelegationTokenRecord, who: str, period_ms: int, cod
 
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
 def test_334_expire(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
-    request = ed.ExpireDelegationTokenRequest(hmac_of("a-secret", "t1"), period_ms)
+    request = ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     assert decision.records == ([] if code else [a_token(expiration_timestamp=end_ms)])
@@ -177,10 +181,10 @@ def test_334_expire(token: m.DelegationTokenRecord, who: str, period_ms: int, co
 @pytest.mark.parametrize("token", [a_token(), PAST, TOO_OLD])
 def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: m.DelegationTokenRecord) -> None:
     image = with_records(token, a_token("t0"))
-    decision = decided(ed.ExpireDelegationTokenRequest(hmac_of("a-secret", "t1"), -1), image)
+    decision = decided(ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
     assert decision.response.expiry_timestamp_ms == NOW
     assert decision.records == [m.RemoveDelegationTokenRecord("t1")]
-    assert records_of(with_records(token, a_token("t0"), *decision.records)) is not None
+    assert image_records(with_records(token, a_token("t0"), *decision.records)) is not None
     assert list(with_records(token, a_token("t0"), *decision.records).others) == [("token", "t0")]
 
 
@@ -188,10 +192,10 @@ def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: m.Deleg
 @pytest.mark.parametrize(
     ("shown", "static", "code"),
     [
-        (hmac_of("another secret", "t1"), {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (token_hmac("another secret", "t1"), {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
         (b"", {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
-        (hmac_of("a-secret", "t1")[:-1], {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
-        (hmac_of("", "t1"), {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+        (token_hmac("a-secret", "t1")[:-1], {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (token_hmac("", "t1"), {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
 def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode) -> None:
@@ -205,53 +209,55 @@ def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str]
 def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
     past = [a_token(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
     image = with_records(*past, a_token("stays"), a_token("just now", expiration_timestamp=NOW))
-    first = at_once(dt.sweep(image, NOW))
+    first = run_to_end(dt.sweep_expired_tokens(image, NOW))
     assert (first.response, len(first.records)) == (True, 1000)
-    second = at_once(dt.sweep(with_records(*past, a_token("stays"), *first.records), NOW))
+    second = run_to_end(dt.sweep_expired_tokens(with_records(*past, a_token("stays"), *first.records), NOW))
     assert (second.response, len(second.records)) == (False, 1)
     left = with_records(*past, a_token("stays"), *first.records, *second.records)
     assert list(left.others) == [("token", "stays")]
-    assert at_once(dt.sweep(left, NOW)).records == []
+    assert run_to_end(dt.sweep_expired_tokens(left, NOW)).records == []
 
 
 def test_the_sweep_pauses_while_it_looks() -> None:
-    steps = dt.sweep(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+    steps = dt.sweep_expired_tokens(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
     assert sum(1 for _ in steps) == 20
 
 
 def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
-    assert SWEEP_TOKENS.every_ms(STATIC) == HOUR
-    assert SWEEP_TOKENS.every_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
-    assert SWEEP_TOKENS.every_ms({}) == 0
-    machine = ControllerMachine(Defaults(broker=STATIC), lambda: bytes(16))
+    assert SWEEP_EXPIRED_TOKENS.period_ms(STATIC) == HOUR
+    assert SWEEP_EXPIRED_TOKENS.period_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
+    assert SWEEP_EXPIRED_TOKENS.period_ms({}) == 0
+    machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(16))
     machine.replay(0, a_token())
-    machine.appended(0, 1)
+    machine.complete_append(0, 1)
     machine.publish()
-    early, late = (machine.decide(SWEEP_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
-    assert [at_once(x).records for x in (early, late)] == [[], [m.RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
+    early, late = (machine.decide(SWEEP_EXPIRED_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
+    assert [run_to_end(x).records for x in (early, late)] == [[], [m.RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ the machine
 
 
 def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -> None:
-    machine = ControllerMachine(Defaults(broker=STATIC), lambda: bytes(range(16)))
-    made = machine.decide(TokenAsked(cd.CreateDelegationTokenRequest(), "User:alice", NOW), 3)
-    assert isinstance(made, Decision)
+    machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(range(16)))
+    made = machine.decide(TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW), 3)
+    assert isinstance(made, ControllerResult)
     for record in made.records:
         machine.replay(5, record)
-    machine.appended(5, 1)
-    renew = TokenAsked(rd.RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
-    assert at_once(machine.decide(renew, 2)).response.error_code == 0  # type: ignore[arg-type]
+    machine.complete_append(5, 1)
+    renew = TokenRequestContext(rd.RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
+    assert run_to_end(machine.decide(renew, 2)).response.error_code == 0  # type: ignore[arg-type]
     machine.publish()
-    assert made.records[0] in list(records_of(machine.image))
+    assert made.records[0] in list(image_records(machine.image))
 
 
 def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
     image = with_records(*(a_token(f"t{n}") for n in range(1000)))
     request = rd.RenewDelegationTokenRequest(bytes(64), -1)
-    steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
-    assert not isinstance(steps, Decision)
+    steps = dt.decide_token_request(
+        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
+    )
+    assert not isinstance(steps, ControllerResult)
     assert sum(1 for _ in steps) == 20
 
 
@@ -260,8 +266,10 @@ def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
     """Comparing takes as long as what is shown has bytes, for every token."""
     image = with_records(*(a_token(f"t{n}") for n in range(200)))
     request = rd.RenewDelegationTokenRequest(bytes(size), -1)
-    steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
-    assert not isinstance(steps, Decision)
+    steps = dt.decide_token_request(
+        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
+    )
+    assert not isinstance(steps, ControllerResult)
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert end.value.value.response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND

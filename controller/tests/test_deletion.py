@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller.machine import ControllerMachine
+from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.tests.test_controller import create, machine, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import delete_topics as dt
@@ -10,17 +10,17 @@ from ottla.wire.schema import ZERO_UUID
 
 INVALID = ErrorCode.INVALID_REQUEST
 BY_BOTH = "The provided topic name maps to an ID that was already supplied."
-Rows = list[tuple[str | None, bytes, int, str | None]]
+DeletionResults = list[tuple[str | None, bytes, int, str | None]]
 
 
-def with_topics() -> tuple[ControllerMachine, bytes, bytes]:
+def with_topics() -> tuple[ControllerStateMachine, bytes, bytes]:
     controller = machine()
     for name in ("a", "b"):
         create(controller, name)
     return controller, controller.image.topics["a"].id, controller.image.topics["b"].id
 
 
-def delete(controller: ControllerMachine, *topics: str | bytes | tuple[str, bytes]) -> Rows:
+def delete(controller: ControllerStateMachine, *topics: str | bytes | tuple[str, bytes]) -> DeletionResults:
     asked = []
     for x in topics:
         if isinstance(x, str):

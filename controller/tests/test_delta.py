@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from ottla.controller.decision import at_once
-from ottla.controller.delta import Delta, between
-from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.decision import run_to_end
+from ottla.controller.delta import MetadataDelta, compare_images
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
@@ -22,16 +22,16 @@ def partition(number: int, topic: int = 1) -> m.PartitionRecord:
     return m.PartitionRecord(number, topic_id(topic), [1], [1], [], [], 1, 0, 0, 0, [bytes(16)])
 
 
-def after(base: Image, *records: Message) -> tuple[Image, Delta]:
-    draft = Draft(base)
+def after(base: MetadataImage, *records: Message) -> tuple[MetadataImage, MetadataDelta]:
+    draft = ImageBuilder(base)
     for record in records:
-        draft.take(record)
+        draft.replay(record)
     image = draft.image(base.offset + len(records), 1)
     return image, draft.delta(image)
 
 
 BASE, _ = after(
-    Image(),
+    MetadataImage(),
     m.TopicRecord("t", topic_id(1)),
     *(partition(n) for n in range(3)),
     m.TopicRecord("u", topic_id(2)),
@@ -44,35 +44,35 @@ BASE, _ = after(
 )
 
 ACL = ("acl", topic_id(9))
-ROWS: list[tuple[list[Message], Delta]] = [
-    ([], Delta()),
-    ([m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", None)], Delta(configs=frozenset({(2, "t")}))),
-    ([m.ConfigRecord(4, "", "x", "1")], Delta(configs=frozenset({(4, "")}))),
-    ([m.FeatureLevelRecord("group.version", 0)], Delta(features=True)),
-    ([m.ProducerIdsRecord(1, 5, 2000)], Delta(producer_ids=True)),
-    ([m.BrokerRegistrationChangeRecord(1, 7, fenced=-1)], Delta(brokers=frozenset({1}))),
-    ([m.BrokerRegistrationChangeRecord(1, 8, fenced=-1)], Delta()),
-    ([m.BrokerRegistrationChangeRecord(2, 7, fenced=-1)], Delta()),
-    ([m.UnregisterBrokerRecord(1, 7)], Delta(brokers=frozenset({1}))),
-    ([m.RegisterControllerRecord(3, bytes(16), False, [], [])], Delta(controllers=frozenset({3}))),
-    ([m.RemoveAccessControlEntryRecord(topic_id(9))], Delta(others=frozenset({ACL}))),
-    ([m.ClientQuotaRecord([], "k", 1.0)], Delta(others=frozenset({("quota", (), "k")}))),
-    ([m.ClientQuotaRecord([], "k", 1.0, True)], Delta(others=frozenset({("quota", (), "k")}))),
-    ([m.NoOpRecord()], Delta()),
-    ([partition(0, 77), m.PartitionChangeRecord(0, topic_id(77), leader=3)], Delta()),
+ROWS: list[tuple[list[Message], MetadataDelta]] = [
+    ([], MetadataDelta()),
+    ([m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", None)], MetadataDelta(configs=frozenset({(2, "t")}))),
+    ([m.ConfigRecord(4, "", "x", "1")], MetadataDelta(configs=frozenset({(4, "")}))),
+    ([m.FeatureLevelRecord("group.version", 0)], MetadataDelta(features=True)),
+    ([m.ProducerIdsRecord(1, 5, 2000)], MetadataDelta(producer_ids=True)),
+    ([m.BrokerRegistrationChangeRecord(1, 7, fenced=-1)], MetadataDelta(brokers=frozenset({1}))),
+    ([m.BrokerRegistrationChangeRecord(1, 8, fenced=-1)], MetadataDelta()),
+    ([m.BrokerRegistrationChangeRecord(2, 7, fenced=-1)], MetadataDelta()),
+    ([m.UnregisterBrokerRecord(1, 7)], MetadataDelta(brokers=frozenset({1}))),
+    ([m.RegisterControllerRecord(3, bytes(16), False, [], [])], MetadataDelta(controllers=frozenset({3}))),
+    ([m.RemoveAccessControlEntryRecord(topic_id(9))], MetadataDelta(others=frozenset({ACL}))),
+    ([m.ClientQuotaRecord([], "k", 1.0)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([m.ClientQuotaRecord([], "k", 1.0, True)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([m.NoOpRecord()], MetadataDelta()),
+    ([partition(0, 77), m.PartitionChangeRecord(0, topic_id(77), leader=3)], MetadataDelta()),
 ]
 
 
 @pytest.mark.parametrize(("records", "expected"), ROWS)
-def test_what_a_record_touches_outside_topics(records: list[Message], expected: Delta) -> None:
+def test_what_a_record_touches_outside_topics(records: list[Message], expected: MetadataDelta) -> None:
     image, delta = after(BASE, *records)
     assert delta == expected
-    assert delta.empty == (expected == Delta())
+    assert delta.is_empty == (expected == MetadataDelta())
     assert image.topics is BASE.topics or image.topics == BASE.topics
 
 
-def of_nothing(*records: Message) -> Image:
-    return after(Image(), *records)[0]
+def of_nothing(*records: Message) -> MetadataImage:
+    return after(MetadataImage(), *records)[0]
 
 
 def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -> None:
@@ -92,26 +92,26 @@ def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -
         ),
         m.PartitionChangeRecord(1, topic_id(1), leader=2),
     )
-    delta = at_once(between(old, new))
-    assert {n: (t.same, set(t.partitions)) for n, t in delta.topics.items()} == {
+    delta = run_to_end(compare_images(old, new))
+    assert {n: (t.is_same_topic, set(t.partitions)) for n, t in delta.topics.items()} == {
         "t": (True, {1}),
         "u": (False, {0}),
         "v": (False, set()),
     }
-    assert [t.name for t in delta.made()] == ["u", "v"]
+    assert [t.name for t in delta.created_topics()] == ["u", "v"]
     assert delta.topics["u"].old is old.topics["u"]
     assert delta.configs == {(RESOURCE_TOPIC, "t"), (RESOURCE_TOPIC, "v")}
     assert (delta.brokers, delta.controllers, delta.others) == ({1}, set(), {ACL})
     assert not delta.features
     assert not delta.producer_ids
-    assert at_once(between(old, old)).empty
-    gone = at_once(between(old, Image()))
-    assert sorted(t.name for t in gone.removed()) == ["t", "u"]
+    assert run_to_end(compare_images(old, old)).is_empty
+    gone = run_to_end(compare_images(old, MetadataImage()))
+    assert sorted(t.name for t in gone.deleted_topics()) == ["t", "u"]
     assert gone.features
     assert gone.producer_ids
 
 
-def touched(base: Image, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
+def touched(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
     image, delta = after(base, *records)
     for name, topic in delta.topics.items():
         assert topic.old is base.topics.get(name)
@@ -139,8 +139,8 @@ def test_a_new_topic_has_all_its_partitions_named() -> None:
 
 def test_a_removed_topic_takes_its_settings_along() -> None:
     image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)))
-    assert [t.name for t in delta.removed()] == ["t"]
-    assert not list(delta.made())
+    assert [t.name for t in delta.deleted_topics()] == ["t"]
+    assert not list(delta.created_topics())
     assert delta.topics["t"].partitions == frozenset()
     assert delta.configs == {(RESOURCE_TOPIC, "t")}
     assert set(image.topics) == {"u"}
@@ -151,25 +151,25 @@ def test_a_removed_topic_takes_its_settings_along() -> None:
 
 def test_a_topic_made_again_under_its_name_is_another_one() -> None:
     image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)), m.TopicRecord("t", topic_id(4)), partition(0, 4))
-    assert [t.id for t in delta.removed()] == [topic_id(1)]
-    assert [t.id for t in delta.made()] == [topic_id(4)]
+    assert [t.id for t in delta.deleted_topics()] == [topic_id(1)]
+    assert [t.id for t in delta.created_topics()] == [topic_id(4)]
     assert delta.topics["t"].partitions == {0}
-    assert not delta.topics["t"].same
+    assert not delta.topics["t"].is_same_topic
     assert list(image.topics["t"].partitions) == [0]
 
 
 def test_what_comes_and_goes_within_a_delta_is_not_named() -> None:
     _, delta = after(BASE, m.TopicRecord("v", topic_id(3)), partition(0, 3), m.RemoveTopicRecord(topic_id(3)))
-    assert delta.empty
+    assert delta.is_empty
 
 
 def test_a_draft_goes_on_after_its_image_was_taken() -> None:
-    draft = Draft(BASE)
-    draft.take(m.PartitionChangeRecord(0, topic_id(1), leader=-1))
-    draft.take(m.FeatureLevelRecord("share.version", 1))
+    draft = ImageBuilder(BASE)
+    draft.replay(m.PartitionChangeRecord(0, topic_id(1), leader=-1))
+    draft.replay(m.FeatureLevelRecord("share.version", 1))
     first = draft.image(50, 1)
-    draft.take(m.PartitionChangeRecord(2, topic_id(1), leader=-1))
-    draft.take(m.FeatureLevelRecord("share.version", 2))
+    draft.replay(m.PartitionChangeRecord(2, topic_id(1), leader=-1))
+    draft.replay(m.FeatureLevelRecord("share.version", 2))
     second = draft.image(51, 1)
     assert [p.leader for p in BASE.topics["t"].partitions.values()] == [1, 1, 1]
     assert [p.leader for p in first.topics["t"].partitions.values()] == [-1, 1, 1]
@@ -180,7 +180,7 @@ def test_a_draft_goes_on_after_its_image_was_taken() -> None:
 
 
 def test_everything_names_all_there_is() -> None:
-    delta = Delta.everything(BASE)
+    delta = MetadataDelta.from_empty(BASE)
     numbers = {n: (t.old, set(t.partitions)) for n, t in delta.topics.items()}
     assert numbers == {
         "t": (None, {0, 1, 2}),
@@ -188,7 +188,7 @@ def test_everything_names_all_there_is() -> None:
     }
     assert (delta.configs, delta.brokers, delta.controllers) == ({(2, "t")}, {1}, frozenset())
     assert (delta.features, delta.producer_ids, delta.others) == (True, True, {ACL})
-    assert Delta.everything(Image()).empty
+    assert MetadataDelta.from_empty(MetadataImage()).is_empty
 
 
 def _random_record(chance: random.Random) -> Message:
@@ -209,7 +209,7 @@ def _random_record(chance: random.Random) -> Message:
 def test_what_differs_is_named() -> None:
     for seed in range(200):
         chance = random.Random(seed)
-        base, _ = after(Image(), *(_random_record(chance) for _ in range(20)))
+        base, _ = after(MetadataImage(), *(_random_record(chance) for _ in range(20)))
         kept = repr(base)
         image, delta = after(base, *(_random_record(chance) for _ in range(chance.randrange(8))))
         assert repr(base) == kept
@@ -227,5 +227,5 @@ def test_what_differs_is_named() -> None:
 def test_where_a_snapshot_took_the_logs_place_settings_of_nodes_may_have_been_set_again() -> None:
     """They are no other than before, and what they name, a certificate, may be (KAFKA-14136)."""
     settings = [m.ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
-    image, _ = after(Image(), *settings)
-    assert at_once(between(image, image)).configs == {(RESOURCE_BROKER, "1")}
+    image, _ = after(MetadataImage(), *settings)
+    assert run_to_end(compare_images(image, image)).configs == {(RESOURCE_BROKER, "1")}

@@ -11,15 +11,22 @@ import trio
 import trio.testing
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.decision import Decision
-from ottla.controller.delta import Delta
-from ottla.controller.driver import Controller
+from ottla.controller.decision import ControllerResult
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.driver import QuorumController
 from ottla.controller.format import bootstrap_records
-from ottla.controller.image import Image
-from ottla.controller.periodic import RETRY_MS, Chore, Sight
-from ottla.controller.records import BatchWriter, messages
-from ottla.controller.snapshots import Snapshot, read_snapshot, snapshot_bytes, write_snapshot
-from ottla.controller.tests.world import ALONE, Ground, TestEnv, beat, register_broker, resign_broker
+from ottla.controller.image import MetadataImage
+from ottla.controller.periodic import ERROR_RETRY_MS, PeriodicTask, PeriodicTaskContext
+from ottla.controller.records import MetadataBatchWriter, decode_batch
+from ottla.controller.snapshots import SnapshotContents, encode_snapshot, read_snapshot, write_snapshot
+from ottla.controller.tests.world import (
+    SINGLE_NODE_QUORUM,
+    ControllerFixture,
+    ControllerTestEnv,
+    register_broker,
+    send_heartbeat,
+    shut_down_broker,
+)
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
@@ -54,45 +61,47 @@ def code(answer: Any) -> int:
     return int(answer.topics[0].error_code)
 
 
-def metadata_log(ground: Ground) -> PartitionLog:
+def metadata_log(ground: ControllerFixture) -> PartitionLog:
     return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogConfig(), 0, clean=False)
 
 
-def written(ground: Ground) -> list[tuple[int, Message]]:
+def written(ground: ControllerFixture) -> list[tuple[int, Message]]:
     """(offset, record) of all there is in the metadata log."""
-    return [found for header, raw in metadata_log(ground).batches() for found in messages(header, raw)]
+    return [found for header, raw in metadata_log(ground).batches() for found in decode_batch(header, raw)]
 
 
 @virtual
 async def test_nothing_is_decided_before_the_leaders_own_first_record_is_on_the_disk() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller():
         pass
     before = len(written(ground))
-    env = ground.env = TestEnv(ground.disk, iter(range(900, 999)))
-    env.gate = trio.Event()
+    env = ground.env = ControllerTestEnv(ground.disk, iter(range(900, 999)))
+    env.thread_gate = trio.Event()
     directory = LogDirectory(env.disk, "/data")
-    controller = Controller(env, directory, ground.identity, ground.defaults, lambda error: None, ALONE)
+    controller = QuorumController(
+        env, directory, ground.identity, ground.defaults, lambda error: None, SINGLE_NODE_QUORUM
+    )
     controller.load()
     end = controller.log_end_offset
     async with trio.open_nursery() as nursery:
         nursery.start_soon(controller.run)
         await trio.sleep(1)
         assert controller.log_end_offset == end, "nothing is said under an epoch that is not written down"
-        gate, env.gate = env.gate, trio.Event()
+        gate, env.thread_gate = env.thread_gate, trio.Event()
         gate.set()
         await trio.sleep(1)
         assert controller.log_end_offset == end + 1, "who leads"
         assert not controller.is_active
-        env.gate.set()
-        await controller.ready()
+        env.thread_gate.set()
+        await controller.wait_ready()
         nursery.cancel_scope.cancel()
     assert [type(record) for _, record in written(ground)[before:]] == [m.RegisterControllerRecord]
 
 
 @virtual
 async def test_a_clean_stop_seals_the_metadata_log() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
         await controller.submit(topic("t"), 7)
         log = controller._store.log
@@ -104,21 +113,21 @@ async def test_a_clean_stop_seals_the_metadata_log() -> None:
 
 @virtual
 async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     path = "/data/bootstrap.checkpoint"
     session = ground.disk.session()
     assert read_snapshot(session, path).records == bootstrap_records()
     assert ground.disk.files[path].mode == 0o600
     levels: list[Message] = [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("group.version", 1)]
     session.unlink(path)
-    write_snapshot(session, path, snapshot_bytes(Snapshot(levels), 0, 0))
+    write_snapshot(session, path, encode_snapshot(SnapshotContents(levels), 0, 0))
     async with ground.controller(broker=False) as controller:
         assert controller.image.features == {"metadata.version": 29, "group.version": 1}
     first = [type(record) for _, record in written(ground)]
     levels_written = [m.FeatureLevelRecord] * 2
     transaction = [m.BeginTransactionRecord, *levels_written, m.EndTransactionRecord]
     assert first == [*transaction, m.RegisterControllerRecord]
-    ground = Ground()
+    ground = ControllerFixture()
     ground.disk.session().unlink(path)
     async with ground.controller(broker=False) as controller:
         assert controller.image.features == {r.name: r.feature_level for r in bootstrap_records()}  # type: ignore[attr-defined]
@@ -126,14 +135,14 @@ async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> N
 
 @virtual
 async def test_a_new_cluster_takes_its_least_in_sync_replicas_from_the_first_controllers_settings() -> None:
-    ground = Ground(**{"min.insync.replicas": "2"})
+    ground = ControllerFixture(**{"min.insync.replicas": "2"})
     async with ground.controller(broker=False) as controller:
         assert controller.image.config(4, "") == {"min.insync.replicas": "2"}
 
 
 @virtual
 async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
         assert controller.image.features["metadata.version"] == 30
         assert controller.image.config(4, "") == {"min.insync.replicas": "1"}
@@ -149,35 +158,35 @@ async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> No
 
 @virtual
 async def test_a_turn_takes_all_that_waits_and_syncs_once() -> None:
-    async with Ground().controller() as controller:
+    async with ControllerFixture().controller() as controller:
         threads = controller._env.threads  # type: ignore[attr-defined]
-        tickets = [controller.hand_in(topic(f"t{n}"), 7) for n in range(20)]
+        tickets = [controller.enqueue(topic(f"t{n}"), 7) for n in range(20)]
         assert [code(await t.wait()) for t in tickets] == [0] * 20
         assert controller._env.threads == threads + 1  # type: ignore[attr-defined]
 
 
 @virtual
 async def test_what_comes_later_in_a_turn_is_decided_on_what_came_before() -> None:
-    async with Ground().controller() as controller:
-        tickets = [controller.hand_in(topic("t"), 7) for _ in range(2)]
+    async with ControllerFixture().controller() as controller:
+        tickets = [controller.enqueue(topic("t"), 7) for _ in range(2)]
         assert [code(await t.wait()) for t in tickets] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
 @virtual
 async def test_nobody_sees_or_hears_of_what_is_not_on_the_disk() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
-        heard: list[tuple[Image, Delta]] = []
+        heard: list[tuple[MetadataImage, MetadataDelta]] = []
         controller.listeners.append(lambda image, delta: heard.append((image, delta)))
-        ground.env.gate = trio.Event()
-        ticket = controller.hand_in(topic("t", 2), 7)
-        late = controller.hand_in(topic("t"), 7)
+        ground.env.thread_gate = trio.Event()
+        ticket = controller.enqueue(topic("t", 2), 7)
+        late = controller.enqueue(topic("t"), 7)
         await trio.sleep(1)
         assert "t" not in controller.image.topics
         assert not heard
         assert not ticket._done.is_set()
         assert not late._done.is_set(), "a refusal that rests on what is not committed waits too"
-        ground.env.gate.set()
+        ground.env.thread_gate.set()
         assert code(await ticket.wait()) == 0
         assert code(await late.wait()) == ErrorCode.TOPIC_ALREADY_EXISTS
         ((image, delta),) = heard
@@ -188,7 +197,7 @@ async def test_nobody_sees_or_hears_of_what_is_not_on_the_disk() -> None:
 
 @virtual
 async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
-    async with Ground().controller() as controller:
+    async with ControllerFixture().controller() as controller:
         log: list[str] = []
         controller.listeners += [lambda *_: log.append("first"), lambda *_: log.append("second")]
         await controller.submit(topic("t"), 7)
@@ -199,22 +208,22 @@ async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
 
 @virtual
 async def test_a_request_goes_its_way_when_who_asked_is_gone() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
-        ground.env.gate = trio.Event()
+        ground.env.thread_gate = trio.Event()
         with trio.move_on_after(1) as scope:
             await controller.submit(topic("t"), 7)
         assert scope.cancelled_caught
-        ground.env.gate.set()
+        ground.env.thread_gate.set()
         await controller.submit(topic("u"), 7)
         assert {"t", "u"} <= set(controller.image.topics)
 
 
 @virtual
 async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
-    async with Ground().controller() as controller:
-        bad = controller.hand_in(object(), 7)
-        good = controller.hand_in(topic("t"), 7)
+    async with ControllerFixture().controller() as controller:
+        bad = controller.enqueue(object(), 7)
+        good = controller.enqueue(topic("t"), 7)
         with pytest.raises(AssertionError):
             await bad.wait()
         assert code(await good.wait()) == 0
@@ -222,31 +231,31 @@ async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
 
 @virtual
 async def test_a_disk_that_fails_ends_it_and_whoever_waits_is_told() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
-        ground.env.broken, ground.env.gate = OSError("gone"), trio.Event()
-        tickets = [controller.hand_in(topic("t"), 7)]
+        ground.env.thread_error, ground.env.thread_gate = OSError("gone"), trio.Event()
+        tickets = [controller.enqueue(topic("t"), 7)]
         await trio.sleep(1)
-        tickets.append(controller.hand_in(topic("u"), 7))
-        ground.env.gate.set()
+        tickets.append(controller.enqueue(topic("u"), 7))
+        ground.env.thread_gate.set()
         for ticket in tickets:
             with pytest.raises(OSError, match="gone"):
                 await ticket.wait()
         assert [str(e) for e in ground.failures] == ["gone"]
-        ground.env.broken = None
+        ground.env.thread_error = None
         with pytest.raises(OSError, match="gone"):
             await controller.submit(topic("v"), 7)
         assert not controller.image.topics
-        assert controller.machine.latest is controller.image
+        assert controller.machine.latest_image is controller.image
 
 
 @virtual
 async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
-    def trip(image: Image, delta: Delta) -> None:
+    def trip(image: MetadataImage, delta: MetadataDelta) -> None:
         raise ValueError("a bug")
 
     async def serve() -> None:
-        async with Ground().controller() as controller:
+        async with ControllerFixture().controller() as controller:
             controller.listeners.append(trip)
             await controller.submit(topic("t"), 7)
             await trio.sleep_forever()
@@ -258,7 +267,7 @@ async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
 
 @virtual
 async def test_after_the_end_nobody_leads_here() -> None:
-    async with Ground().controller() as controller:
+    async with ControllerFixture().controller() as controller:
         controller.close()
         with pytest.raises(ProtocolError) as caught:
             await controller.submit(topic("t"), 7)
@@ -268,7 +277,7 @@ async def test_after_the_end_nobody_leads_here() -> None:
 @virtual
 async def test_making_many_partitions_lets_the_loop_go_round() -> None:
     """Every hundred records or so somebody else has a turn: deciding, encoding and replaying."""
-    async with Ground().controller() as controller:
+    async with ControllerFixture().controller() as controller:
         rounds = 0
 
         async def count() -> None:
@@ -279,7 +288,7 @@ async def test_making_many_partitions_lets_the_loop_go_round() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count)
-            ticket = controller.hand_in(topic("t", 2000), 7)
+            ticket = controller.enqueue(topic("t", 2000), 7)
             await ticket.wait()
             nursery.cancel_scope.cancel()
         assert len(controller.image.topics["t"].partitions) == 2000
@@ -288,14 +297,14 @@ async def test_making_many_partitions_lets_the_loop_go_round() -> None:
 
 @virtual
 async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
         await controller.submit(topic("kept"), 7)
     log = metadata_log(ground)
-    writer = BatchWriter(0)
+    writer = MetadataBatchWriter(0)
     for record in (m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")):
         writer.add_message(record)
-    log.append_as_leader(writer.done(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
+    log.append_as_leader(writer.build(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
     log.close()
     for _ in range(2):
         async with ground.controller() as controller:
@@ -307,20 +316,20 @@ async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -
     assert aborted == [m.AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
 
 
-async def another_broker(controller: Controller, ground: Ground) -> None:
+async def another_broker(controller: QuorumController, ground: ControllerFixture) -> None:
     """Broker 2 registers and may lead."""
     features = [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
     request = br.BrokerRegistrationRequest(2, ground.identity.cluster_id, bytes([2] * 16), [], features, None)
     request.log_dirs = [bytes([2] * 16)]
     epoch = (await controller.submit(request)).broker_epoch
     await controller.submit(bh.BrokerHeartbeatRequest(2, epoch, controller.image.offset, False, False))
-    assert controller.image.unfenced() == [1, 2]
+    assert controller.image.unfenced_brokers() == [1, 2]
 
 
 @virtual
 async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_for_none_of_them() -> None:
     """A directory of a larger cluster: its other brokers count as alive until their leases are over (R277)."""
-    ground = Ground()
+    ground = ControllerFixture()
     rows = [ct.CreatableReplicaAssignment(0, [2, 1]), ct.CreatableReplicaAssignment(1, [1, 2])]
     both = ct.CreatableTopic("t", -1, -1, rows)
     async with ground.controller() as controller:
@@ -329,23 +338,23 @@ async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_
         assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [2, 1]
         heard = 0
 
-        def hear(image: Image, delta: Delta) -> None:
+        def hear(image: MetadataImage, delta: MetadataDelta) -> None:
             nonlocal heard
             heard += 1
 
         controller.listeners.append(hear)
-        assert await resign_broker(controller) == 10, "it would wait for broker 2"
+        assert await shut_down_broker(controller) == 10, "it would wait for broker 2"
         assert heard == 1
         assert not controller.image.brokers[1].fenced
     async with ground.controller() as controller:
         await trio.sleep(5)
-        await beat(controller, controller.image.brokers[1].broker_epoch)
+        await send_heartbeat(controller, controller.image.brokers[1].broker_epoch)
         await trio.sleep(3.9)
-        assert controller.image.unfenced() == [1, 2]
+        assert controller.image.unfenced_brokers() == [1, 2]
         await trio.sleep(1.5)
-        assert controller.image.unfenced() == [1]
+        assert controller.image.unfenced_brokers() == [1]
         assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
-        assert await resign_broker(controller) == 1
+        assert await shut_down_broker(controller) == 1
         assert controller.image.brokers[1].fenced
 
 
@@ -353,12 +362,12 @@ async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[flo
     """When a chore is tried in ten minutes that is due each second and always refused so."""
     tried: list[float] = []
 
-    def refuse(sight: Sight) -> Decision:
+    def refuse(sight: PeriodicTaskContext) -> ControllerResult:
         tried.append(sight.now_ms)
         raise ProtocolError(code, "not like that")
 
-    monkeypatch.setattr("ottla.controller.driver.CHORES", (Chore("do as told", lambda static: 1_000, refuse),))
-    async with Ground().controller() as controller:
+    monkeypatch.setattr("ottla.controller.driver.CHORES", (PeriodicTask("do as told", lambda static: 1_000, refuse),))
+    async with ControllerFixture().controller() as controller:
         assert controller.is_active
         await trio.sleep(600)
     return tried
@@ -370,7 +379,7 @@ async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
 ) -> None:
     tried = await refusals(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
     assert len(tried) == 2
-    assert tried[1] - tried[0] == RETRY_MS
+    assert tried[1] - tried[0] == ERROR_RETRY_MS
     assert caplog.text.count("could not do as told, and try again later") == 2
     assert "not like that" in caplog.text
     caplog.clear()
@@ -380,20 +389,22 @@ async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
 
 @virtual
 async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: Sight) -> Decision:
+    def broken(_: PeriodicTaskContext) -> ControllerResult:
         raise AssertionError("this cannot be")
 
-    monkeypatch.setattr("ottla.controller.driver.CHORES", (Chore("do what cannot be", lambda static: 1_000, broken),))
+    monkeypatch.setattr(
+        "ottla.controller.driver.CHORES", (PeriodicTask("do what cannot be", lambda static: 1_000, broken),)
+    )
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="this cannot be"), flatten_subgroups=True):
-        async with Ground().controller():
+        async with ControllerFixture().controller():
             await trio.sleep(600)
 
 
 @virtual
 async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller(broker=False) as controller:
-        controller.hand_in(topic("first"), 7)
+        controller.enqueue(topic("first"), 7)
         epoch = await register_broker(controller)
     found = [(offset, record) for offset, record in written(ground) if isinstance(record, m.RegisterBrokerRecord)]
     assert [(offset, record.broker_epoch) for offset, record in found] == [(epoch, epoch)]

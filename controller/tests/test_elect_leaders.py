@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.controller import elections
-from ottla.controller.decision import Decision, Steps, at_once
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import beat, create, machine, publish, submit
+from ottla.controller.decision import ControllerResult, ControllerResultSteps, run_to_end
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.tests.test_controller import create, machine, publish, send_heartbeat, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import elect_leaders as el
@@ -20,7 +20,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 def led(
     leader: int = 2, isr: tuple[int, ...] = (1, 2, 3), *, unclean: str = "false", topics: int = 1
-) -> ControllerMachine:
+) -> ControllerStateMachine:
     """Brokers 1 to 3; topics ``t0``, ... on all of them, led by ``leader``, where such replicas are in sync."""
     out = machine(3)
     for number in range(topics):
@@ -39,12 +39,12 @@ def led(
     return out
 
 
-def leader(controller: ControllerMachine, topic: str = "t0") -> tuple[int, int, tuple[int, ...], int]:
+def leader(controller: ControllerStateMachine, topic: str = "t0") -> tuple[int, int, tuple[int, ...], int]:
     p = controller.image.topics[topic].partitions[0]
     return p.leader, p.leader_epoch, p.isr, p.recovering
 
 
-def elect(controller: ControllerMachine, kind: int, *named: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
+def elect(controller: ControllerStateMachine, kind: int, *named: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
     asked = [el.TopicPartitions(*n) for n in named] if named else None
     answer = submit(controller, el.ElectLeadersRequest(kind, asked), 2)
     assert answer.error_code == 0
@@ -117,7 +117,7 @@ def test_r293_an_unknown_kind_fails_every_row() -> None:
 
 
 def test_r263_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "MAX_RECORDS_A_REQUEST", 2)
+    monkeypatch.setattr(elections, "MAX_RECORDS_PER_REQUEST", 2)
     controller = led(topics=3)
     named = [el.TopicPartitions(f"t{n}", [0]) for n in range(3)]
     answer = submit(controller, el.ElectLeadersRequest(PREFERRED, named), 2)
@@ -126,9 +126,9 @@ def test_r263_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.Monkey
     assert leader(controller)[0] == 2
 
 
-def sweep(controller: ControllerMachine, steps: Steps) -> bool:
+def sweep(controller: ControllerStateMachine, steps: ControllerResultSteps) -> bool:
     offset = controller.image.offset + 1
-    decision: Decision = at_once(steps)
+    decision: ControllerResult = run_to_end(steps)
     for number, record in enumerate(decision.records):
         controller.replay(offset + number, record)
     publish(controller, offset + len(decision.records) - 1)
@@ -137,31 +137,31 @@ def sweep(controller: ControllerMachine, steps: Steps) -> bool:
 
 def test_r267_first_replicas_lead_again_where_they_can() -> None:
     controller = led(topics=2)
-    beat(controller, 1, want_fence=True)
-    assert not sweep(controller, elections.balance(controller.image, {}))
+    send_heartbeat(controller, 1, want_fence=True)
+    assert not sweep(controller, elections.balance_partition_leaders(controller.image, {}))
     assert leader(controller)[0] == 2, "1 is not in sync"
     for number in range(2):
         topic = controller.image.topics[f"t{number}"]
         offset = controller.image.offset + 1
         controller.replay(offset, m.PartitionChangeRecord(0, topic.id, [2, 3, 1], -2))
         publish(controller, offset)
-    beat(controller, 1)
-    assert not sweep(controller, elections.balance(controller.image, {}))
+    send_heartbeat(controller, 1)
+    assert not sweep(controller, elections.balance_partition_leaders(controller.image, {}))
     assert [leader(controller, f"t{n}")[0] for n in range(2)] == [1, 1]
 
 
 def test_r267_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "ELECTIONS_A_TURN", 2)
+    monkeypatch.setattr(elections, "MAX_ELECTIONS_PER_RUN", 2)
     controller = led(topics=3)
-    assert sweep(controller, elections.balance(controller.image, {}))
+    assert sweep(controller, elections.balance_partition_leaders(controller.image, {}))
     assert [leader(controller, f"t{n}")[0] for n in range(3)] == [1, 1, 2]
-    assert not sweep(controller, elections.balance(controller.image, {}))
+    assert not sweep(controller, elections.balance_partition_leaders(controller.image, {}))
     assert leader(controller, "t2")[0] == 1
 
 
 @pytest.mark.parametrize(("unclean", "after"), [("true", 1), ("false", -1)])
 def test_r267_what_nobody_leads_is_led_uncleanly_only_where_the_topic_allows_it(unclean: str, after: int) -> None:
     controller = led(-1, (), unclean=unclean)
-    assert not sweep(controller, elections.rescue(controller.image, {}))
+    assert not sweep(controller, elections.elect_unclean_leaders(controller.image, {}))
     assert leader(controller)[0] == after
-    assert not at_once(elections.rescue(led(2, unclean="true").image, {})).records, "somebody leads"
+    assert not run_to_end(elections.elect_unclean_leaders(led(2, unclean="true").image, {})).records, "somebody leads"

@@ -9,38 +9,38 @@ import random
 import pytest
 
 from ottla.controller.format import (
-    CannotFormat,
-    Plan,
-    Voter,
+    FormatPlan,
+    InitialVoter,
+    StorageFormatError,
     bootstrap_records,
     format_directories,
     format_directory,
-    known_voters,
     parse_voters,
+    read_snapshot_voters,
 )
-from ottla.controller.levels import BadLevel, release_level, starting_levels
-from ottla.controller.quorum_config import Endpoint
-from ottla.controller.snapshots import SnapshotId, list_snapshots, read_snapshot, snapshot_bytes, write_snapshot
+from ottla.controller.levels import InvalidFeatureLevel, bootstrap_feature_levels, metadata_version_of_release
+from ottla.controller.quorum_config import ListenerEndpoint
+from ottla.controller.snapshots import SnapshotId, encode_snapshot, list_snapshots, read_snapshot, write_snapshot
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.primitives import uuid_to_string
 from ottla.world.memory_disk import Killed, MemoryDisk
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 ONE, TWO, THREE = (bytes([n]) * 16 for n in (1, 2, 3))
-LEVELS = starting_levels(None, {}, dynamic_quorum=True)
+LEVELS = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
 
 
-def voter(number: int, host: str = "h") -> Voter:
-    return Voter(number, bytes([number]) * 16, (Endpoint("CONTROLLER", host, 9090 + number),))
+def voter(number: int, host: str = "h") -> InitialVoter:
+    return InitialVoter(number, bytes([number]) * 16, (ListenerEndpoint("CONTROLLER", host, 9090 + number),))
 
 
 VOTERS = (voter(1), voter(2), voter(3))
 
 
-class Formatted:
+class FormattedDirectories:
     """Two directories, the first with the metadata log, formatted by a plan."""
 
-    def __init__(self, plan: Plan, *, ignore: bool = False, before: MetaProperties | None = None) -> None:
+    def __init__(self, plan: FormatPlan, *, ignore: bool = False, before: MetaProperties | None = None) -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
         session = self.disk.session()
         self.directories = [LogDirectory(session, path) for path in ("/b", "/a")]
@@ -49,18 +49,18 @@ class Formatted:
             self.directories[1].write_meta_properties(before, 0)
         ids = (bytes([200, *n.to_bytes(15, "big")]) for n in itertools.count())
         self.metadata = self.directories[0]
-        self.said = format_directories(
+        self.report = format_directories(
             self.directories, self.metadata, plan, 77, lambda: next(ids), ignore_formatted=ignore
         )
 
 
 def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> None:
-    made = Formatted(Plan(2, CLUSTER, LEVELS, VOTERS))
+    made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     assert made.metadata.read_meta_properties() == MetaProperties(CLUSTER, 2, TWO)
-    assert known_voters(made.metadata) == VOTERS
+    assert read_snapshot_voters(made.metadata) == VOTERS
     first = read_snapshot(made.disk.session(), f"/b/__cluster_metadata-0/{SnapshotId(0, 0).file_name}")
     assert (first.kraft_version, first.records, first.timestamp_ms) == (1, [], 77)
-    assert made.said == [
+    assert made.report == [
         "Formatting data directory /a with metadata.version 4.3-IV0.",
         "Formatting dynamic metadata voter directory /b with metadata.version 4.3-IV0.",
     ]
@@ -68,32 +68,32 @@ def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -
     assert other is not None
     assert (other.cluster_id, other.node_id) == (CLUSTER, 2)
     assert other.directory_id not in (ONE, TWO, THREE)
-    assert known_voters(made.directories[1]) is None
+    assert read_snapshot_voters(made.directories[1]) is None
 
 
 def test_a_node_that_is_not_listed_knows_the_voters_and_is_none() -> None:
-    made = Formatted(Plan(9, CLUSTER, LEVELS, VOTERS))
-    assert known_voters(made.metadata) == VOTERS
-    assert "dynamic metadata directory /b" in made.said[1]
+    made = FormattedDirectories(FormatPlan(9, CLUSTER, LEVELS, VOTERS))
+    assert read_snapshot_voters(made.metadata) == VOTERS
+    assert "dynamic metadata directory /b" in made.report[1]
     identity = made.metadata.read_meta_properties()
     assert identity is not None
     assert identity.directory_id[0] == 200
 
 
 def test_where_no_voters_are_given_none_are_written_and_every_directory_has_the_levels() -> None:
-    made = Formatted(Plan(2, CLUSTER, starting_levels(None, {}, dynamic_quorum=False)))
-    assert known_voters(made.metadata) is None
-    assert "Formatting metadata directory /b" in made.said[1]
+    made = FormattedDirectories(FormatPlan(2, CLUSTER, bootstrap_feature_levels(None, {}, dynamic_quorum=False)))
+    assert read_snapshot_voters(made.metadata) is None
+    assert "Formatting metadata directory /b" in made.report[1]
     for path in ("/a", "/b"):
         assert read_snapshot(made.disk.session(), f"{path}/bootstrap.checkpoint").records == bootstrap_records()
 
 
 def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> None:
     before = MetaProperties(CLUSTER, 2, THREE)
-    with pytest.raises(CannotFormat, match="/a is formatted already; --ignore-formatted"):
-        Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before)
-    made = Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
-    assert len(made.said) == 1
+    with pytest.raises(StorageFormatError, match="/a is formatted already; --ignore-formatted"):
+        FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before)
+    made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
+    assert len(made.report) == 1
     assert made.directories[1].read_meta_properties() == before
 
 
@@ -101,8 +101,8 @@ def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> 
     "before", [MetaProperties(CLUSTER, 3, ONE), MetaProperties("other-cluster-of-another", 2, ONE)]
 )
 def test_another_nodes_directory_is_never_formatted(before: MetaProperties) -> None:
-    with pytest.raises(CannotFormat, match="belongs to node"):
-        Formatted(Plan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
+    with pytest.raises(StorageFormatError, match="belongs to node"):
+        FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
 
 
 def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identity() -> None:
@@ -116,21 +116,21 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
         disk.lose_power()
         directory = LogDirectory(disk.session(), "/d")
         if directory.read_meta_properties() is not None:
-            assert known_voters(directory) == VOTERS[:1]
+            assert read_snapshot_voters(directory) == VOTERS[:1]
             assert read_snapshot(disk.session(), "/d/bootstrap.checkpoint").records == bootstrap_records()
             whole += 1
     assert 0 < whole < 58
 
 
 def test_the_newest_snapshot_says_who_votes() -> None:
-    made = Formatted(Plan(2, CLUSTER, LEVELS, VOTERS))
+    made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     disk, path = made.disk.session(), "/b/__cluster_metadata-0"
     first = read_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}")
     assert first.voters is not None
     first.voters.voters[1].endpoints[0].port = 4444
-    write_snapshot(disk, f"{path}/{SnapshotId(9, 2).file_name}", snapshot_bytes(first, 2, 0))
+    write_snapshot(disk, f"{path}/{SnapshotId(9, 2).file_name}", encode_snapshot(first, 2, 0))
     assert list_snapshots(disk, path)[-1] == SnapshotId(9, 2)
-    known = known_voters(made.metadata)
+    known = read_snapshot_voters(made.metadata)
     assert known is not None
     assert [v.endpoints[0].port for v in known] == [9091, 4444, 9093]
 
@@ -138,8 +138,8 @@ def test_the_newest_snapshot_says_who_votes() -> None:
 def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
     text = f"2@b.example:9092:{uuid_to_string(TWO)}, 1@[::1]:9091:{uuid_to_string(ONE)},"
     assert parse_voters(text, "C") == (
-        Voter(1, ONE, (Endpoint("C", "::1", 9091),)),
-        Voter(2, TWO, (Endpoint("C", "b.example", 9092),)),
+        InitialVoter(1, ONE, (ListenerEndpoint("C", "::1", 9091),)),
+        InitialVoter(2, TWO, (ListenerEndpoint("C", "b.example", 9092),)),
     )
 
 
@@ -158,7 +158,7 @@ def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
     ],
 )
 def test_controllers_that_cannot_be_read_are_refused(text: str) -> None:
-    with pytest.raises(CannotFormat):
+    with pytest.raises(StorageFormatError):
         parse_voters(text, "C")
 
 
@@ -178,8 +178,8 @@ RELEASES = [
 @pytest.mark.parametrize("row", RELEASES, ids=lambda row: row[0])
 def test_a_release_brings_the_levels_of_its_features(row: tuple[str, int, int, int, int, int, int]) -> None:
     release, metadata, *levels = row
-    assert release_level(release) == metadata
-    found = starting_levels(release, {}, dynamic_quorum=False)
+    assert metadata_version_of_release(release) == metadata
+    found = bootstrap_feature_levels(release, {}, dynamic_quorum=False)
     names = ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version")
     assert [found[x] for x in (*names, "transaction.version")] == levels
     assert found["kraft.version"] == 0
@@ -189,7 +189,7 @@ def test_a_release_brings_the_levels_of_its_features(row: tuple[str, int, int, i
 
 
 def test_levels_may_be_chosen_one_by_one() -> None:
-    found = starting_levels(None, {"group.version": 0, "metadata.version": 27}, dynamic_quorum=True)
+    found = bootstrap_feature_levels(None, {"group.version": 0, "metadata.version": 27}, dynamic_quorum=True)
     assert (found["group.version"], found["metadata.version"], found["kraft.version"]) == (0, 27, 1)
 
 
@@ -212,5 +212,5 @@ def test_levels_that_cannot_be_are_refused(
     dynamic: bool,
     says: str,
 ) -> None:
-    with pytest.raises(BadLevel, match=says):
-        starting_levels(release, chosen, dynamic_quorum=dynamic)
+    with pytest.raises(InvalidFeatureLevel, match=says):
+        bootstrap_feature_levels(release, chosen, dynamic_quorum=dynamic)

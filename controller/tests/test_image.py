@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.delta import Delta
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image, records_of
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage, image_records
 from ottla.controller.records import decode_record, encode_record
 from ottla.controller.tests.test_delta import after, topic_id
 from ottla.wire.messages import metadata_records as m
@@ -69,16 +69,16 @@ KEPT: list[list[Message]] = [
         m.ClientQuotaRecord([m.EntityData("client-id", None), m.EntityData("user", "a")], "k", 2.5),
     ],
 ]
-BASE, _ = after(Image(), m.TopicRecord("base", topic_id(9)))
+BASE, _ = after(MetadataImage(), m.TopicRecord("base", topic_id(9)))
 
 
-def again(image: Image) -> Image:
+def again(image: MetadataImage) -> MetadataImage:
     """The image that its own records make, by way of their bytes."""
-    return after(Image(), *(decode_record(encode_record(r)) for r in records_of(image)))[0]
+    return after(MetadataImage(), *(decode_record(encode_record(r)) for r in image_records(image)))[0]
 
 
-def content(image: Image) -> dict[str, Any]:
-    names = [name for name in Image.__slots__ if name not in ("offset", "epoch")]  # type: ignore[attr-defined]
+def content(image: MetadataImage) -> dict[str, Any]:
+    names = [name for name in MetadataImage.__slots__ if name not in ("offset", "epoch")]  # type: ignore[attr-defined]
     return {name: getattr(image, name) for name in names}
 
 
@@ -88,13 +88,13 @@ def test_no_field_of_a_record_is_forgotten_on_the_way_to_a_snapshot_and_back(rec
     for record in records:
         image, delta = after(BASE, record)
         assert content(again(image)) == content(image)
-        assert any(r == record for r in records_of(image)), "it comes back as it was"
-        assert not delta.empty
+        assert any(r == record for r in image_records(image)), "it comes back as it was"
+        assert not delta.is_empty
         assert content(image) not in seen
         seen.append(content(image))
     both, _ = after(BASE, *records)
     if not isinstance(records[0], m.TopicRecord):
-        assert [r for r in records_of(both) if type(r) is type(records[0])] == records[1:], "the later one counts"
+        assert [r for r in image_records(both) if type(r) is type(records[0])] == records[1:], "the later one counts"
 
 
 REMOVALS: list[tuple[Message, Message]] = [
@@ -114,7 +114,7 @@ def test_what_is_removed_is_gone_and_the_delta_names_it(record: Message, removal
     there, _ = after(BASE, record)
     gone, delta = after(there, removal)
     assert content(gone) == content(BASE)
-    assert not delta.empty
+    assert not delta.is_empty
     assert after(there, record, removal)[1] == delta
 
 
@@ -128,11 +128,11 @@ def test_a_record_of_any_kind_in_any_order_makes_an_image_that_comes_back() -> N
 
 
 def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken() -> None:
-    draft = Draft(Image())
+    draft = ImageBuilder(MetadataImage())
     images = []
     for value in ("1", "2", None, "3"):
-        draft.take(m.ConfigRecord(2, "t", "k", value))
-        draft.take(m.ConfigRecord(2, "t", f"other {value}", "x"))
+        draft.replay(m.ConfigRecord(2, "t", "k", value))
+        draft.replay(m.ConfigRecord(2, "t", f"other {value}", "x"))
         images.append(draft.image(len(images), 1))
     assert [dict(image.config(2, "t")) for image in images] == [
         {"k": "1", "other 1": "x"},
@@ -140,11 +140,11 @@ def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken()
         {"other 1": "x", "other 2": "x", "other None": "x"},
         {"k": "3", "other 1": "x", "other 2": "x", "other None": "x", "other 3": "x"},
     ]
-    draft.take(m.ConfigRecord(2, "t", "k", None))
+    draft.replay(m.ConfigRecord(2, "t", "k", None))
     for name in ("1", "2", "3", "None"):
-        draft.take(m.ConfigRecord(2, "t", f"other {name}", None))
+        draft.replay(m.ConfigRecord(2, "t", f"other {name}", None))
     assert (2, "t") not in draft.image(9, 1).configs
-    draft.take(m.ConfigRecord(2, "t", "k", "4"))
+    draft.replay(m.ConfigRecord(2, "t", "k", "4"))
     assert draft.image(10, 1).config(2, "t") == {"k": "4"}
 
 
@@ -155,7 +155,7 @@ def with_elr(number: int, topic: int, **more: Any) -> m.PartitionRecord:
 def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
     """``ClearElrRecord``: a partition that has some gets a higher partition epoch; its leader stays (KIP-966)."""
     base, _ = after(
-        Image(),
+        MetadataImage(),
         *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tu", 1)),
         with_elr(0, 1, eligible_leader_replicas=[2, 3]),
         with_elr(1, 1, last_known_elr=[2]),
@@ -163,7 +163,7 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
         with_elr(0, 2, eligible_leader_replicas=[2]),
     )
 
-    def found(image: Image) -> dict[tuple[str, int], tuple[Any, ...]]:
+    def found(image: MetadataImage) -> dict[tuple[str, int], tuple[Any, ...]]:
         rows = ((name, n, p) for name, t in image.topics.items() for n, p in t.partitions.items())
         return {
             (name, n): (p.elr, p.last_known_elr, p.leader, p.leader_epoch, p.partition_epoch) for name, n, p in rows
@@ -176,7 +176,7 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
     every, delta = after(base, m.ClearElrRecord(""))
     assert found(every) == {**found(one), ("u", 0): cleared}
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}}
-    assert after(base, m.ClearElrRecord("no such topic"))[1] == Delta()
+    assert after(base, m.ClearElrRecord("no such topic"))[1] == MetadataDelta()
     late, _ = after(base, with_elr(5, 1, eligible_leader_replicas=[3]), m.ClearElrRecord("t"))
     assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
 
@@ -184,7 +184,7 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
 def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> None:
     """All forget as the image is made, or as one is touched: which of the two, nobody sees."""
     base, _ = after(
-        Image(),
+        MetadataImage(),
         *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
         *(with_elr(number, topic, eligible_leader_replicas=[2]) for topic in (1, 2, 3) for number in (0, 1)),
     )
@@ -215,7 +215,7 @@ print([repr(r) for r in records_of(many())], list(Delta.everything(many()).topic
 """
 
 
-def many() -> Image:
+def many() -> MetadataImage:
     """Several of everything that is kept by name."""
     names = [f"n{n}" for n in range(20)]
     records: list[Message] = [m.TopicRecord(name, topic_id(n)) for n, name in enumerate(names)]
@@ -224,7 +224,7 @@ def many() -> Image:
     records += [m.ClientQuotaRecord([m.EntityData("user", name)], "k", 1.0) for name in [*names, None]]
     records += [m.RegisterBrokerRecord(n) for n in (3, 1, 2)] + [m.RegisterControllerRecord(n) for n in (3, 1, 2)]
     random.Random(1).shuffle(records)
-    return after(Image(), *records)[0]
+    return after(MetadataImage(), *records)[0]
 
 
 def test_a_snapshot_is_the_same_in_every_process() -> None:
@@ -240,8 +240,8 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
     }
     assert len(said) == 1
     assert len(many().others) == 20 + 21
-    names = [r.name for r in records_of(many()) if isinstance(r, m.TopicRecord)]
-    assert names == sorted(names) == list(Delta.everything(many()).topics)
-    numbers = [r.broker_id for r in records_of(many()) if isinstance(r, m.RegisterBrokerRecord)]
+    names = [r.name for r in image_records(many()) if isinstance(r, m.TopicRecord)]
+    assert names == sorted(names) == list(MetadataDelta.from_empty(many()).topics)
+    numbers = [r.broker_id for r in image_records(many()) if isinstance(r, m.RegisterBrokerRecord)]
     assert numbers == [1, 2, 3]
-    assert [r.controller_id for r in records_of(many()) if isinstance(r, m.RegisterControllerRecord)] == numbers
+    assert [r.controller_id for r in image_records(many()) if isinstance(r, m.RegisterControllerRecord)] == numbers

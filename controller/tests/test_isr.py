@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.image import Partition
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import alter, beat, create, machine, register, submit
+from ottla.controller.image import PartitionRegistration
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.tests.test_controller import alter, create, machine, register, send_heartbeat, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.schema import ZERO_UUID
 
 
-def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerMachine:
+def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerStateMachine:
     """Brokers 1 to 4, and topic ``t`` on 1, 2, 3, led by 1, with such an in-sync set."""
     out = machine(4)
     create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
@@ -25,11 +25,11 @@ def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerMachine:
     return out
 
 
-def part(controller: ControllerMachine) -> Partition:
+def part(controller: ControllerStateMachine) -> PartitionRegistration:
     return controller.image.topics["t"].partitions[0]
 
 
-def ask(controller: ControllerMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
+def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
     """The row's answer to a request of the leader's that fits the image, but for what is given."""
     p, topic = part(controller), controller.image.topics["t"]
     epochs = wanted.pop("epochs", {})
@@ -111,11 +111,11 @@ def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
     """KIP-841, KIP-903."""
     controller = three(isr=(1, 2))
     epoch = controller.image.brokers[3].broker_epoch
-    beat(controller, 3, want_fence=True)
+    send_heartbeat(controller, 3, want_fence=True)
     assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
-    beat(controller, 3)
+    send_heartbeat(controller, 3)
     create(controller, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [3])])
-    beat(controller, 3, want_shut_down=True)
+    send_heartbeat(controller, 3, want_shut_down=True)
     assert controller.image.brokers[3].in_controlled_shutdown
     assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
     now = register(controller, 3)
@@ -123,15 +123,15 @@ def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
     assert ask(controller, isr=(1, 2, 3), epochs={3: now}).error_code == 0
 
 
-def recovering() -> ControllerMachine:
+def recovering() -> ControllerStateMachine:
     """All but broker 2 went, which was not in sync, and an unclean election was allowed."""
     controller = three(isr=(1,))
     alter(controller, "unclean.leader.election.enable", 0, "true")
     for broker in (3, 1):
-        beat(controller, broker, want_fence=True)
+        send_heartbeat(controller, broker, want_fence=True)
     assert (part(controller).leader, part(controller).recovering) == (2, 1)
     for broker in (1, 3):
-        beat(controller, broker)
+        send_heartbeat(controller, broker)
     return controller
 
 

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from ottla.controller import elections
-from ottla.controller.decision import Decision, Defaults, at_once
-from ottla.controller.leases import Leases
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.periodic import BALANCE, CHORES, FENCE_STALE, IDLE, RESCUE, Chore
+from ottla.controller.decision import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.leases import BrokerHeartbeatTracker
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.periodic import (
+    BALANCE_LEADERS,
+    ELECT_UNCLEAN_LEADERS,
+    FENCE_STALE_BROKERS,
+    PERIODIC_TASKS,
+    WRITE_NO_OP_RECORD,
+    PeriodicTask,
+)
 from ottla.controller.tests.test_brokers import request
-from ottla.controller.tests.test_controller import beat, create, machine, publish
+from ottla.controller.tests.test_controller import create, machine, publish, send_heartbeat
 from ottla.controller.tests.test_elect_leaders import leader, led
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
@@ -22,16 +29,16 @@ from ottla.wire.messages import metadata_records as m
 SESSION = 9_000
 
 
-def epoch_of(controller: ControllerMachine, broker: int) -> int:
+def epoch_of(controller: ControllerStateMachine, broker: int) -> int:
     return controller.image.brokers[broker].broker_epoch
 
 
-def heard(controller: ControllerMachine, broker: int, now_ms: float) -> None:
-    controller.leases.heard(broker, epoch_of(controller, broker), now_ms)
+def heard(controller: ControllerStateMachine, broker: int, now_ms: float) -> None:
+    controller.heartbeat_tracker.touch(broker, epoch_of(controller, broker), now_ms)
 
 
-def stale(controller: ControllerMachine, now_ms: float) -> int | None:
-    return controller.leases.stale(controller.image, now_ms)
+def stale(controller: ControllerStateMachine, now_ms: float) -> int | None:
+    return controller.heartbeat_tracker.next_expired_broker(controller.image, now_ms)
 
 
 def test_r276_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
@@ -49,40 +56,42 @@ def test_r276_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
 def test_r276_a_heartbeat_of_another_process_holds_nothing() -> None:
     controller = machine(2)
     heard(controller, 1, 0)
-    controller.leases.heard(1, epoch_of(controller, 1) - 1, 8_000)
-    controller.leases.heard(7, 3, 0)
+    controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
+    controller.heartbeat_tracker.touch(7, 3, 0)
     assert stale(controller, SESSION + 1) == 1
-    assert controller.leases.last_heard(7, 3) == 0, "looked at in the order they were first heard"
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "looked at in the order they were first heard"
     heard(controller, 1, SESSION)
     assert stale(controller, SESSION + 1) is None
-    assert controller.leases.last_heard(7, 3) is None, "it is no broker's"
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
 
 
 def test_r277_who_is_fenced_loses_its_lease_without_a_word() -> None:
     controller = machine(2)
     heard(controller, 1, 0)
-    beat(controller, 1, want_fence=True)
+    send_heartbeat(controller, 1, want_fence=True)
     assert stale(controller, SESSION + 1) is None
-    assert controller.leases.last_heard(1, epoch_of(controller, 1)) is None
+    assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) is None
 
 
 def test_r277_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() -> None:
     controller = machine(3)
-    beat(controller, 2, want_fence=True)
-    controller.leases.heard(9, 9, 0)
-    controller.activated(5_000)
-    found = [controller.leases.last_heard(i, epoch_of(controller, i)) for i in (1, 2, 3)]
+    send_heartbeat(controller, 2, want_fence=True)
+    controller.heartbeat_tracker.touch(9, 9, 0)
+    controller.activate(5_000)
+    found = [controller.heartbeat_tracker.last_contact_ms(i, epoch_of(controller, i)) for i in (1, 2, 3)]
     assert found == [5_000, None, 5_000]
-    assert controller.leases.last_heard(9, 9) is None
-    controller.activated(6_000, own=3)
-    assert controller.leases.last_heard(3, epoch_of(controller, 3)) is None, "its former process is gone for certain"
-    assert controller.leases.last_heard(1, epoch_of(controller, 1)) == 6_000
+    assert controller.heartbeat_tracker.last_contact_ms(9, 9) is None
+    controller.activate(6_000, own=3)
+    assert controller.heartbeat_tracker.last_contact_ms(3, epoch_of(controller, 3)) is None, (
+        "its former process is gone for certain"
+    )
+    assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) == 6_000
 
 
-def again(controller: ControllerMachine, now_ms: float, broker: int = 1, **values: Any) -> ErrorCode:
+def again(controller: ControllerStateMachine, now_ms: float, broker: int = 1, **values: Any) -> ErrorCode:
     """What a broker's registration is answered at a time."""
     decided = controller.decide(request(broker, **values), 4, controller.image.offset + 1, now_ms)
-    return ErrorCode(at_once(decided).response.error_code)  # type: ignore[arg-type]
+    return ErrorCode(run_to_end(decided).response.error_code)  # type: ignore[arg-type]
 
 
 def test_r269_another_process_of_an_id_that_lives_is_refused() -> None:
@@ -100,33 +109,33 @@ def test_r269_another_process_of_an_id_that_lives_is_refused() -> None:
 def test_who_was_let_go_may_come_back_at_once() -> None:
     controller = machine()
     heard(controller, 1, 0)
-    assert beat(controller, 1, want_shut_down=True).should_shut_down
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
     assert again(controller, 1) == ErrorCode.NONE
 
 
 def test_r275_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
     controller = machine(2)
     create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
-    beat(controller, 1, want_shut_down=True)
+    send_heartbeat(controller, 1, want_shut_down=True)
     assert controller.image.brokers[1].in_controlled_shutdown
     topic = controller.image.topics["t"]
     offset = controller.image.offset + 1
     controller.replay(offset, m.PartitionChangeRecord(0, topic.id, [1, 2], 1))  # as if a part of it had been lost
     publish(controller, offset)
-    controller.activated(0)
-    assert not beat(controller, 1).should_shut_down, "it has not asked this controller"
+    controller.activate(0)
+    assert not send_heartbeat(controller, 1).should_shut_down, "it has not asked this controller"
     epoch = epoch_of(controller, 1)
     decided = controller.decide(bh.BrokerHeartbeatRequest(1, epoch, offset, False, True), 1, offset + 1)
-    records = at_once(decided).records  # type: ignore[arg-type]
+    records = run_to_end(decided).records  # type: ignore[arg-type]
     assert [type(r) for r in records] == [m.PartitionChangeRecord]
-    assert controller.contacts.shutdown_at == {1: offset + 1}
+    assert controller.heartbeat_state.controlled_shutdown_offsets == {1: offset + 1}
 
 
-def do(controller: ControllerMachine, chore: Chore, now_ms: float = 0) -> tuple[bool, list[str]]:
+def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 0) -> tuple[bool, list[str]]:
     """What a chore answers, and the records it makes; they are taken in."""
     offset = controller.image.offset + 1
     decided = controller.decide(chore, 0, offset, now_ms)
-    decision = decided if isinstance(decided, Decision) else at_once(decided)
+    decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
     for number, record in enumerate(decision.records):
         controller.replay(offset + number, record)
     publish(controller, offset + len(decision.records) - 1)
@@ -138,26 +147,26 @@ def test_r267_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
     create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
     for broker in (1, 2, 3):
         heard(controller, broker, 0 if broker < 3 else 5_000)
-    assert do(controller, FENCE_STALE, SESSION) == (False, [])
+    assert do(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])
     changed = ["PartitionChangeRecord", "BrokerRegistrationChangeRecord"]
-    assert do(controller, FENCE_STALE, SESSION + 1) == (True, changed)
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
     assert [b.fenced for b in controller.image.brokers.values()] == [True, False, False]
-    assert do(controller, FENCE_STALE, SESSION + 1) == (True, changed)
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
     assert leader(controller, "t")[0] == 3
-    assert do(controller, FENCE_STALE, SESSION + 1) == (False, [])
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
 
 
 def test_r267_what_an_idle_controller_writes() -> None:
-    assert do(machine(), IDLE) == (False, ["NoOpRecord"])
+    assert do(machine(), WRITE_NO_OP_RECORD) == (False, ["NoOpRecord"])
 
 
 def test_r267_chores_balance_and_rescue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "ELECTIONS_A_TURN", 1)
+    monkeypatch.setattr(elections, "MAX_ELECTIONS_PER_RUN", 1)
     controller = led(2, topics=2)
-    assert do(controller, BALANCE) == (True, ["PartitionChangeRecord"])
-    assert do(controller, BALANCE) == (True, ["PartitionChangeRecord"])
-    assert do(controller, BALANCE) == (False, [])
-    assert do(led(-1, (), unclean="true"), RESCUE) == (True, ["PartitionChangeRecord"])
+    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert do(controller, BALANCE_LEADERS) == (False, [])
+    assert do(led(-1, (), unclean="true"), ELECT_UNCLEAN_LEADERS) == (True, ["PartitionChangeRecord"])
 
 
 EVERY = [
@@ -173,13 +182,18 @@ EVERY = [
 
 @pytest.mark.parametrize(("static", "every"), EVERY)
 def test_r267_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
-    assert CHORES[:4] == (IDLE, FENCE_STALE, BALANCE, RESCUE)
-    assert tuple(chore.every_ms(static) for chore in CHORES[:4]) == every
+    assert PERIODIC_TASKS[:4] == (WRITE_NO_OP_RECORD, FENCE_STALE_BROKERS, BALANCE_LEADERS, ELECT_UNCLEAN_LEADERS)
+    assert tuple(chore.period_ms(static) for chore in PERIODIC_TASKS[:4]) == every
 
 
 def test_the_session_is_the_nodes_setting() -> None:
-    assert Leases().session_ms == SESSION
-    assert ControllerMachine(Defaults(broker={"broker.session.timeout.ms": "70"}), lambda: b"").leases.session_ms == 70
-    leases = Leases(100)
-    leases.heard(1, 1, 0)
-    assert [leases.is_live(1, 1, now) for now in (100, 101)] == [True, False]
+    assert BrokerHeartbeatTracker().session_ms == SESSION
+    assert (
+        ControllerStateMachine(
+            ControllerDefaults(static_config={"broker.session.timeout.ms": "70"}), lambda: b""
+        ).heartbeat_tracker.session_ms
+        == 70
+    )
+    leases = BrokerHeartbeatTracker(100)
+    leases.touch(1, 1, 0)
+    assert [leases.has_valid_session(1, 1, now) for now in (100, 101)] == [True, False]

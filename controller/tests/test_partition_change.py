@@ -8,24 +8,26 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.image import Partition, changed
-from ottla.controller.moves import Move
-from ottla.controller.partition_change import Election, Rules, change
+from ottla.controller.image import PartitionRegistration, merge_partition_change
+from ottla.controller.moves import Reassignment
+from ottla.controller.partition_change import PartitionChangeRules, PartitionElection, build_partition_change
 
 D = bytes(15)
-P = Partition((1, 2, 3), (1, 2, 3), 1, 5, 9, (D + b"\x81", D + b"\x82", D + b"\x83"))
-ELR1, ELR2, PLAIN = Rules(1), Rules(2), Rules(1, elr=False)
-UNCLEAN = Rules(1, elr=False, unclean=True)
+P = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 5, 9, (D + b"\x81", D + b"\x82", D + b"\x83"))
+ELR1, ELR2, PLAIN = PartitionChangeRules(1), PartitionChangeRules(2), PartitionChangeRules(1, is_elr_enabled=False)
+UNCLEAN = PartitionChangeRules(1, is_elr_enabled=False, allows_unclean_election=True)
 ALL = (1, 2, 3)
 
 
-def after(p: Partition, alive: Collection[int], rules: Rules, **wanted: Any) -> tuple[Any, ...] | None:
+def after(
+    p: PartitionRegistration, alive: Collection[int], rules: PartitionChangeRules, **wanted: Any
+) -> tuple[Any, ...] | None:
     """(leader, leader epoch step, isr, elr, last known, recovering) after the change; None where there is none."""
-    record = change((D + b"\x05", 7), p, lambda i: i in alive, rules, **wanted)
+    record = build_partition_change((D + b"\x05", 7), p, lambda i: i in alive, rules, **wanted)
     if record is None:
         return None
     assert (record.topic_id, record.partition_id) == (D + b"\x05", 7)
-    n = changed(p, record)
+    n = merge_partition_change(p, record)
     assert n.partition_epoch == p.partition_epoch + 1
     return n.leader, n.leader_epoch - p.leader_epoch, n.isr, n.elr, n.last_known_elr, n.recovering
 
@@ -34,7 +36,9 @@ NO_ISR = replace(P, leader=-1, isr=(), elr=(2, 3), last_known_elr=(1,))
 LAST = replace(P, leader=-1, isr=(), elr=(), last_known_elr=(2,))
 THIRD_LEADS = replace(P, leader=3)
 STOPPED = replace(P, leader=-1, isr=(), elr=(1,), last_known_elr=(1,))
-ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[Any, ...] | None]] = [
+ROWS: list[
+    tuple[str, PartitionRegistration, Collection[int], PartitionChangeRules, dict[str, Any], tuple[Any, ...] | None]
+] = [
     ("nothing asked", P, ALL, ELR1, {}, None),
     ("a follower leaves", P, ALL, ELR1, {"isr": [1, 2]}, (1, 0, (1, 2), (), (), 0)),
     ("below the minimum it stays eligible", P, ALL, ELR2, {"isr": [1]}, (1, 0, (1,), (2, 3), (), 0)),
@@ -73,13 +77,20 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
     ("a clean one before", P, (2, 3), UNCLEAN, {"isr": [3]}, (3, 1, (3,), (), (), 0)),
     ("none allowed", replace(P, isr=(1,)), (3,), PLAIN, {"isr": []}, (-1, 1, (1,), (), (), 0)),
     ("ELR given up when switched off", replace(P, elr=(3,), isr=(1, 2)), ALL, PLAIN, {}, (1, 0, (1, 2), (), (), 0)),
-    ("preferred: the first", THIRD_LEADS, ALL, ELR1, {"election": Election.PREFERRED}, (1, 1, (1, 2, 3), (), (), 0)),
+    (
+        "preferred: the first",
+        THIRD_LEADS,
+        ALL,
+        ELR1,
+        {"election": PartitionElection.PREFERRED},
+        (1, 1, (1, 2, 3), (), (), 0),
+    ),
     (
         "preferred: else who leads",
         replace(P, leader=3, isr=(2, 3)),
         ALL,
         ELR1,
-        {"election": Election.PREFERRED},
+        {"election": PartitionElection.PREFERRED},
         None,
     ),
     (
@@ -87,7 +98,7 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
         replace(P, leader=-1, isr=(2, 3)),
         (1, 3),
         ELR1,
-        {"election": Election.PREFERRED},
+        {"election": PartitionElection.PREFERRED},
         (3, 1, (2, 3), (), (), 0),
     ),
     (
@@ -95,7 +106,7 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
         replace(P, leader=-1, isr=(1,)),
         (3,),
         UNCLEAN,
-        {"election": Election.PREFERRED},
+        {"election": PartitionElection.PREFERRED},
         None,
     ),
     (
@@ -103,7 +114,7 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
         LAST,
         (2,),
         ELR1,
-        {"election": Election.PREFERRED},
+        {"election": PartitionElection.PREFERRED},
         (2, 1, (2,), (), (), 1),
     ),
     (
@@ -111,50 +122,76 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
         replace(P, leader=-1, isr=(1,)),
         (3,),
         PLAIN,
-        {"election": Election.UNCLEAN},
+        {"election": PartitionElection.UNCLEAN},
         (3, 1, (3,), (), (), 1),
     ),
-    ("online where asked for", replace(P, leader=-1, isr=(1,)), (3,), UNCLEAN, {"election": Election.ONLINE}, None),
+    (
+        "online where asked for",
+        replace(P, leader=-1, isr=(1,)),
+        (3,),
+        UNCLEAN,
+        {"election": PartitionElection.ONLINE},
+        None,
+    ),
     ("still leaderless: known stays", replace(P, leader=-1, isr=(), elr=(1,), last_known_elr=(2,)), (), ELR1, {}, None),
 ]
 
 
 @pytest.mark.parametrize(("name", "p", "alive", "rules", "wanted", "expected"), ROWS, ids=[r[0] for r in ROWS])
 def test_a_partition_changes_as_kafka_changes_it(
-    name: str, p: Partition, alive: Collection[int], rules: Rules, wanted: dict[str, Any], expected: Any
+    name: str,
+    p: PartitionRegistration,
+    alive: Collection[int],
+    rules: PartitionChangeRules,
+    wanted: dict[str, Any],
+    expected: Any,
 ) -> None:
     assert after(p, alive, rules, **wanted) == expected
 
 
 def test_a_replica_moves_to_another_directory_and_nothing_else_does() -> None:
-    record = change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x99"})
+    record = build_partition_change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x99"})
     assert record is not None
     assert record.directories == [D + b"\x81", D + b"\x99", D + b"\x83"]
     assert (record.isr, record.leader) == (None, -2)
-    assert change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x82"}) is None
+    assert build_partition_change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x82"}) is None
 
 
 def test_where_no_place_was_known_the_others_stay_unknown() -> None:
-    record = change((D, 7), replace(P, directories=()), lambda i: True, ELR1, directories={2: D + b"\x99"})
+    record = build_partition_change(
+        (D, 7), replace(P, directories=()), lambda i: True, ELR1, directories={2: D + b"\x99"}
+    )
     assert record is not None
     assert record.directories == [bytes(16), D + b"\x99", bytes(16)]
 
 
-MOVES: list[tuple[str, Partition, Move, dict[str, Any], dict[str, Any]]] = [
-    ("begins", P, Move((1, 2, 4, 3), (4,), (3,)), {}, {"replicas": [1, 2, 4, 3], "adding": [4], "removing": [3]}),
-    ("same leader, new epoch", P, Move((1, 2)), {"isr": [1, 2]}, {"replicas": [1, 2], "isr": [1, 2], "leader": 1}),
-    ("a new order: no new epoch", P, Move((3, 2, 1)), {}, {"replicas": [3, 2, 1]}),
+MOVES: list[tuple[str, PartitionRegistration, Reassignment, dict[str, Any], dict[str, Any]]] = [
+    (
+        "begins",
+        P,
+        Reassignment((1, 2, 4, 3), (4,), (3,)),
+        {},
+        {"replicas": [1, 2, 4, 3], "adding": [4], "removing": [3]},
+    ),
+    (
+        "same leader, new epoch",
+        P,
+        Reassignment((1, 2)),
+        {"isr": [1, 2]},
+        {"replicas": [1, 2], "isr": [1, 2], "leader": 1},
+    ),
+    ("a new order: no new epoch", P, Reassignment((3, 2, 1)), {}, {"replicas": [3, 2, 1]}),
     (
         "is through at once",
         P,
-        Move((2, 3, 1), (), (1,)),
+        Reassignment((2, 3, 1), (), (1,)),
         {},
         {"replicas": [2, 3], "isr": [2, 3], "leader": 2},
     ),
     (
         "is through as the in-sync set grows",
         replace(P, replicas=(2, 4, 1), isr=(1, 2), adding=(4,), removing=(1,), directories=(D + b"\x82",) * 3),
-        Move((2, 4, 1), (4,), (1,)),
+        Reassignment((2, 4, 1), (4,), (1,)),
         {"isr": [1, 2, 4]},
         {"replicas": [2, 4], "isr": [2, 4], "leader": 2, "adding": [], "removing": []},
     ),
@@ -163,9 +200,9 @@ MOVES: list[tuple[str, Partition, Move, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "p", "move", "wanted", "expected"), MOVES, ids=[r[0] for r in MOVES])
 def test_r284_r296_a_move_is_written_as_kafka_writes_it(
-    name: str, p: Partition, move: Move, wanted: dict[str, Any], expected: dict[str, Any]
+    name: str, p: PartitionRegistration, move: Reassignment, wanted: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    record = change((D, 7), p, lambda i: True, ELR1, move=move, directories={4: D + b"\x84"}, **wanted)
+    record = build_partition_change((D, 7), p, lambda i: True, ELR1, move=move, directories={4: D + b"\x84"}, **wanted)
     assert record is not None
     lie_at = {**dict(zip(p.replicas, p.directories, strict=True)), 4: D + b"\x84"}
     replicas = expected["replicas"]
@@ -184,21 +221,23 @@ def test_r284_r296_a_move_is_written_as_kafka_writes_it(
 def test_who_leaves_in_the_same_change_is_neither_eligible_nor_known_to_have_led_last() -> None:
     """It loses its log. Kafka's says it, and fails at the next look."""
     moving = replace(P, replicas=(4, 1, 2), isr=(1, 4), adding=(4,), removing=(1,), elr=(2,))
-    record = change((D, 7), moving, lambda i: False, ELR2)
+    record = build_partition_change((D, 7), moving, lambda i: False, ELR2)
     assert record is not None
     assert (record.replicas, record.isr, record.leader) == ([4, 2], [4], -1)
     assert (record.eligible_leader_replicas, record.last_known_elr) == (None, None)
-    given_up = change((D, 7), moving, lambda i: False, ELR2, isr=[4], move=Move((4, 1, 2)))
+    given_up = build_partition_change((D, 7), moving, lambda i: False, ELR2, isr=[4], move=Reassignment((4, 1, 2)))
     assert given_up is not None
     assert (given_up.eligible_leader_replicas, given_up.last_known_elr) == ([1, 2], [1])
-    forgotten = change((D, 7), replace(NO_ISR, elr=()), lambda i: False, ELR1, move=Move((2, 3)))
+    forgotten = build_partition_change(
+        (D, 7), replace(NO_ISR, elr=()), lambda i: False, ELR1, move=Reassignment((2, 3))
+    )
     assert forgotten is not None
     assert (forgotten.replicas, forgotten.last_known_elr) == ([2, 3], [])
 
 
 def test_a_move_given_in_the_partition_goes_on_by_itself() -> None:
     moving = replace(P, replicas=(2, 4, 1), isr=(1, 2), leader=2, adding=(4,), removing=(1,), directories=())
-    record = change((D, 7), moving, lambda i: True, ELR1, isr=[2, 1, 4])
+    record = build_partition_change((D, 7), moving, lambda i: True, ELR1, isr=[2, 1, 4])
     assert record is not None
     assert (record.replicas, record.isr, record.adding_replicas, record.removing_replicas) == ([2, 4], [2, 4], [], [])
     assert (record.leader, record.directories) == (2, [bytes(16), bytes(16)])

@@ -11,12 +11,12 @@ import pytest
 import trio
 
 from ottla.controller import config_keys, elections, healing, heartbeats, leases, plan_moves, snapshotting
-from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, SORTED_AT_ONCE, at_once, in_order
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image, told_slowly
-from ottla.controller.leadership import leads_something, partition_changes
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
+from ottla.controller.decision import SORT_CHUNK, YIELD_EVERY, YIELD_EVERY_DECODED, run_to_end, sort_steps
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage, image_records_yielding
+from ottla.controller.leadership import leader_and_isr_updates, leads_any_partition
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.snapshots import SnapshotContents, SnapshotId, encode_snapshot_steps
 from ottla.controller.tests.test_controller import create, machine, publish
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition as alp
@@ -38,7 +38,7 @@ def pauses(steps: Any) -> int:
     return sum(1 for _ in steps)
 
 
-def filled(partitions: int = 1_000, topics: int = 1) -> ControllerMachine:
+def filled(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
     """Topics of so many partitions each, on broker 1 of two."""
     controller = machine(2)
     for number in range(topics):
@@ -71,11 +71,11 @@ def wider_by_hand(count: int) -> Steps:
 
 def changes(count: int) -> Steps:
     """What broker 1 has in sync: all of it, and what is looked at counts, not what changes."""
-    return partition_changes(filled(count).image, {}, lambda p: False, leaves=1)
+    return leader_and_isr_updates(filled(count).image, {}, lambda p: False, leaves=1)
 
 
 def changes_over_topics(count: int) -> Steps:
-    return partition_changes(filled(count // 10, 10).image, {}, lambda p: True, leaves=1)
+    return leader_and_isr_updates(filled(count // 10, 10).image, {}, lambda p: True, leaves=1)
 
 
 def placed(count: int) -> Steps:
@@ -102,11 +102,13 @@ def elected(count: int) -> Steps:
 
 
 def balanced(count: int) -> Steps:
-    return elections.balance(filled(count).image, {})
+    return elections.balance_partition_leaders(filled(count).image, {})
 
 
 def recovered(count: int) -> Steps:
-    return healing.recover(filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, leases.Absences(), 0)
+    return healing.replace_lost_replicas(
+        filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, leases.FencedSince(), 0
+    )
 
 
 def planned(count: int) -> Steps:
@@ -131,7 +133,7 @@ def listed(count: int) -> Steps:
 
 
 def snapshot(count: int) -> Steps:
-    return snapshot_steps(Snapshot(), (m.NoOpRecord() for _ in range(count)), 1, 0)
+    return encode_snapshot_steps(SnapshotContents(), (m.NoOpRecord() for _ in range(count)), 1, 0)
 
 
 def deleted(count: int) -> Steps:
@@ -171,7 +173,7 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
 
 @pytest.mark.parametrize(("steps", "each", "besides"), ROWS, ids=[row[0].__name__ for row in ROWS])
 def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], each: int, besides: int) -> None:
-    assert PAUSE_EVERY == 100
+    assert YIELD_EVERY == 100
     for hundreds in (4, 7):
         found = pauses(steps(100 * hundreds)) - besides
         assert abs(found - each * hundreds) <= 1
@@ -188,14 +190,14 @@ READ_ROWS: list[tuple[Callable[[int], Steps], int]] = [
 
 @pytest.mark.parametrize(("steps", "walks"), READ_ROWS, ids=[row[0].__name__ for row in READ_ROWS])
 def test_walk_over_elements_of_a_request_pauses_every_sixteen(steps: Callable[[int], Steps], walks: int) -> None:
-    assert abs(pauses(steps(25 * READ_EVERY)) - walks * 25) <= walks
-    assert pauses(steps(READ_EVERY - 1)) <= walks
+    assert abs(pauses(steps(25 * YIELD_EVERY_DECODED)) - walks * 25) <= walks
+    assert pauses(steps(YIELD_EVERY_DECODED - 1)) <= walks
 
 
 def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> None:
     image = filled(2_500).image
-    assert pauses(leads_something(image, 2)) == 2
-    assert pauses(leads_something(image, 1)) == 0
+    assert pauses(leads_any_partition(image, 2)) == 2
+    assert pauses(leads_any_partition(image, 1)) == 0
 
 
 def test_names_are_looked_at_a_thousand_at_once() -> None:
@@ -212,14 +214,14 @@ def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
     for topic in list(controller.image.topics.values()):
         controller.replay(0, m.PartitionChangeRecord(0, topic.id, leader=-1))
     before = controller.image
-    assert pauses(controller.appending(controller.image.offset + 750, 1)) == 7
-    publishing = controller.publishing()
+    assert pauses(controller.complete_append_steps(controller.image.offset + 750, 1)) == 7
+    publishing = controller.publish_steps()
     for _ in range(7):
         next(publishing)
         assert controller.image is before, "nobody sees it before it is whole"
     with pytest.raises(StopIteration):
         next(publishing)
-    assert controller.image is controller.latest is not before
+    assert controller.image is controller.latest_image is not before
 
 
 def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
@@ -230,12 +232,12 @@ def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
         controller.decide(ub.UnregisterBrokerRequest(1)),
         controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, True)),
         controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, offline_log_dirs=lost)),
-        heartbeats.fence(controller.image, 1, {}),
+        heartbeats.fence_broker(controller.image, 1, {}),
     ):
         assert pauses(decision) == 10
 
 
-class Weighed:
+class ComparisonCounter:
     """A number that counts how often any of them is compared."""
 
     compared: ClassVar[int] = 0
@@ -243,25 +245,25 @@ class Weighed:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __lt__(self, other: Weighed) -> bool:
-        Weighed.compared += 1
+    def __lt__(self, other: ComparisonCounter) -> bool:
+        ComparisonCounter.compared += 1
         return self.number < other.number
 
 
 def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> None:
-    numbers = random.Random(1).sample(range(10 * SORTED_AT_ONCE), 10 * SORTED_AT_ONCE)
-    Weighed.compared = before = most = 0
-    for _ in in_order(map(Weighed, numbers)):
-        most, before = max(most, Weighed.compared - before), Weighed.compared
+    numbers = random.Random(1).sample(range(10 * SORT_CHUNK), 10 * SORT_CHUNK)
+    ComparisonCounter.compared = before = most = 0
+    for _ in sort_steps(map(ComparisonCounter, numbers)):
+        most, before = max(most, ComparisonCounter.compared - before), ComparisonCounter.compared
     assert before > len(numbers)
-    assert most <= SORTED_AT_ONCE * SORTED_AT_ONCE.bit_length()
+    assert most <= SORT_CHUNK * SORT_CHUNK.bit_length()
 
 
-@pytest.mark.parametrize("count", [0, 1, SORTED_AT_ONCE, SORTED_AT_ONCE + 1, 3 * SORTED_AT_ONCE])
+@pytest.mark.parametrize("count", [0, 1, SORT_CHUNK, SORT_CHUNK + 1, 3 * SORT_CHUNK])
 def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(count: int) -> None:
     things = [(number * 7919 % 100, number) for number in range(count)]
-    assert at_once(in_order(things)) == sorted(things)
-    assert at_once(in_order(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
+    assert run_to_end(sort_steps(things)) == sorted(things)
+    assert run_to_end(sort_steps(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
 
 
 @pytest.mark.parametrize(("partitions", "topics"), [(1_000, 2), (80, 25)])
@@ -274,30 +276,30 @@ def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: in
             controller.replay(image.offset, change)
     publish(controller, image.offset)
     controller.replay(image.offset, m.ClearElrRecord(""))
-    assert pauses(controller.appending(image.offset, 1)) == 20
-    assert not any(p.elr for t in controller.latest.topics.values() for p in t.partitions.values())
+    assert pauses(controller.complete_append_steps(image.offset, 1)) == 20
+    assert not any(p.elr for t in controller.latest_image.topics.values() for p in t.partitions.values())
 
 
 def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = Draft(Image())
+    image = ImageBuilder(MetadataImage())
     for number in range(50):
-        image.take(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
-        image.take(m.ConfigRecord(2, f"t{number}", "k", "v"))
-        image.take(m.UserScramCredentialRecord(f"u{number}", 1))
+        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.replay(m.ConfigRecord(2, f"t{number}", "k", "v"))
+        image.replay(m.UserScramCredentialRecord(f"u{number}", 1))
     monkeypatch.setattr("ottla.controller.decision.SORTED_AT_ONCE", 10)
-    told = list(told_slowly(image.image(1, 1)))
+    told = list(image_records_yielding(image.image(1, 1)))
     assert told.count(None) == 3 * (5 + 1)
-    assert pauses(snapshot_steps(Snapshot(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
-    assert at_once(snapshot_steps(Snapshot(), told, 1, 0)) == at_once(
-        snapshot_steps(Snapshot(), filter(None, told), 1, 0)
+    assert pauses(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
+    assert run_to_end(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == run_to_end(
+        encode_snapshot_steps(SnapshotContents(), filter(None, told), 1, 0)
     )
 
 
 def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what a node has by name in 50 places, ten are put in order at once."""
-    image = Draft(Image())
+    image = ImageBuilder(MetadataImage())
     for number in range(50):
-        image.take(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
     rounds, written = list[int](), list[bytes]()
 
     async def counting(steps: Steps) -> bytes:
@@ -314,9 +316,9 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
     store: Any = SimpleNamespace(write_snapshot=lambda name, raw: written.append(raw))
     raft: Any = SimpleNamespace(between=lambda work: None)
     monkeypatch.setattr("ottla.controller.decision.SORTED_AT_ONCE", 10)
-    monkeypatch.setattr(snapshotting, "paced", counting)
-    ours = snapshotting.Snapshotting(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]
-    trio.run(ours._write, image.image(1, 1), SnapshotId(2, 1), Snapshot())
+    monkeypatch.setattr(snapshotting, "run_yielding", counting)
+    ours = snapshotting.SnapshotGenerator(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]
+    trio.run(ours._write, image.image(1, 1), SnapshotId(2, 1), SnapshotContents())
     assert (rounds, written) == ([5 + 1], [b"a snapshot"])
 
 

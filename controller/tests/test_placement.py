@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.controller.image import Image
-from ottla.controller.placement import Placer, pick, shuffle
+from ottla.controller.image import MetadataImage
+from ottla.controller.placement import StripedReplicaPlacer, random_index, shuffle
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
 
@@ -20,13 +20,13 @@ def broker(
     return m.RegisterBrokerRecord(number, False, bytes(16), 0, [], [], rack, fenced, leaving, [bytes([number] * 16)])
 
 
-def image(*brokers: m.RegisterBrokerRecord) -> Image:
-    return Image(brokers={b.broker_id: b for b in brokers})
+def image(*brokers: m.RegisterBrokerRecord) -> MetadataImage:
+    return MetadataImage(brokers={b.broker_id: b for b in brokers})
 
 
-def placed(where: Image, count: int, factor: int, chance: Callable[[], float] = lambda: 0.0) -> list[list[int]]:
-    placer = Placer(where, factor, chance)
-    return [placer.next() for _ in range(count)]
+def placed(where: MetadataImage, count: int, factor: int, chance: Callable[[], float] = lambda: 0.0) -> list[list[int]]:
+    placer = StripedReplicaPlacer(where, factor, chance)
+    return [placer.place_next() for _ in range(count)]
 
 
 def test_leaders_and_followers_go_round_the_brokers_of_one_rack() -> None:
@@ -113,7 +113,7 @@ def cordoned(number: int) -> m.RegisterBrokerRecord:
 )
 def test_too_few_brokers_are_refused(brokers: list[m.RegisterBrokerRecord], factor: int) -> None:
     with pytest.raises(ProtocolError) as caught:
-        Placer(image(*brokers), factor, lambda: 0.0)
+        StripedReplicaPlacer(image(*brokers), factor, lambda: 0.0)
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -130,7 +130,7 @@ def test_a_broker_is_usable_while_one_directory_is_not_cordoned() -> None:
 
 def test_picks_and_shuffles_are_fair() -> None:
     chance = random.Random(1).random
-    assert {pick(chance, 3) for _ in range(50)} == {0, 1, 2}
+    assert {random_index(chance, 3) for _ in range(50)} == {0, 1, 2}
     orders = Counter()
     for _ in range(600):
         items = [1, 2, 3]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.raft.events import ReplicaKey
-from ottla.controller.raft.quorum_records import SEED, QuorumRecords
+from ottla.controller.raft.quorum_records import BOOTSTRAP_OFFSET, QuorumRecords
 from ottla.wire.messages import control_records as ctl
 
-HERE = Endpoint("CONTROLLER", "host1", 9093)
+HERE = ListenerEndpoint("CONTROLLER", "host1", 9093)
 
 
 def voters(*ids: int, port: int = 9093) -> ctl.VotersRecord:
@@ -25,10 +25,10 @@ def ids(records: QuorumRecords) -> list[int]:
 
 def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back() -> None:
     records = QuorumRecords(1, voters(1))
-    records.take(5, voters(1, 2))
-    records.take(9, voters(1, 2, 3))
+    records.replay(5, voters(1, 2))
+    records.replay(9, voters(1, 2, 3))
     assert ids(records) == [1, 2, 3]
-    assert [v.id for v in records.history([]).current] == [1, 2, 3]
+    assert [v.id for v in records.voter_history([]).current] == [1, 2, 3]
     records.truncate(9)
     assert ids(records) == [1, 2]
     records.truncate(0)
@@ -37,17 +37,17 @@ def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back()
 
 def test_r231_a_snapshot_holds_what_held_below_its_end() -> None:
     records = QuorumRecords(0, None)
-    records.take(4, ctl.KRaftVersionRecord(0, 1))
-    records.take(5, voters(1, 2))
-    assert [(level, v is not None) for level, v in map(records.at, (4, 5, 6))] == [(0, False), (1, False), (1, True)]
+    records.replay(4, ctl.KRaftVersionRecord(0, 1))
+    records.replay(5, voters(1, 2))
+    assert [(level, v is not None) for level, v in map(records.as_of, (4, 5, 6))] == [(0, False), (1, False), (1, True)]
 
 
 def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
     records = QuorumRecords(0, None)
     fixed = [ReplicaKey(1), ReplicaKey(2)]
-    assert records.history(fixed).current == tuple(fixed)
-    records.take(3, voters(7))
-    history = records.history(fixed)
+    assert records.voter_history(fixed).current == tuple(fixed)
+    records.replay(3, voters(7))
+    history = records.voter_history(fixed)
     assert [v.id for v in history.current] == [7]
     history.truncate(0)
     assert history.current == tuple(fixed)
@@ -56,20 +56,20 @@ def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
 @pytest.mark.parametrize(
     ("level", "record", "offset", "endpoints", "said"),
     [
-        (1, voters(1, 2), SEED, (HERE,), voters(1, 2)),
+        (1, voters(1, 2), BOOTSTRAP_OFFSET, (HERE,), voters(1, 2)),
         (1, voters(1, 2), 7, (HERE,), None),
         (1, voters(1, 2, port=1), 7, (HERE,), "moved"),
         (1, voters(1, 2, port=1), 7, (), None),
         (1, voters(2, 3), 7, (HERE,), None),
-        (0, voters(1, 2), SEED, (HERE,), None),
-        (0, None, SEED, (HERE,), None),
+        (0, voters(1, 2), BOOTSTRAP_OFFSET, (HERE,), None),
+        (0, None, BOOTSTRAP_OFFSET, (HERE,), None),
     ],
 )
 def test_r243_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
-    level: int, record: ctl.VotersRecord | None, offset: int, endpoints: tuple[Endpoint, ...], said: object
+    level: int, record: ctl.VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
 ) -> None:
     records = QuorumRecords(level, record, offset)
-    found = records.to_say(ReplicaKey(1, bytes([1] * 16)), endpoints)
+    found = records.records_for_new_leader(ReplicaKey(1, bytes([1] * 16)), endpoints)
     if said is None:
         assert found == ()
         return

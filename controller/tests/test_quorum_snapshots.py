@@ -7,7 +7,7 @@ import trio
 
 from ottla.controller.raft import store
 from ottla.controller.snapshots import SnapshotId
-from ottla.controller.tests.quorum_world import Quorum
+from ottla.controller.tests.quorum_world import ControllerQuorum
 from ottla.controller.tests.test_driver import virtual
 from ottla.controller.tests.test_quorum import make, with_broker
 from ottla.wire.messages import delete_topics as dt
@@ -19,19 +19,21 @@ SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.ma
 async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read_part = store.MetadataStore.read_part
-    monkeypatch.setattr(store.MetadataStore, "read_part", lambda self, name, at, _: read_part(self, name, at, 500))
-    quorum = Quorum(3, observers=1, **SMALL)
+    read_part = store.MetadataStore.read_snapshot_chunk
+    monkeypatch.setattr(
+        store.MetadataStore, "read_snapshot_chunk", lambda self, name, at, _: read_part(self, name, at, 500)
+    )
+    quorum = ControllerQuorum(3, observers=1, **SMALL)
     async with quorum.running():
         leader = await quorum.leader()
         await with_broker(leader)
         await make(leader, "kept", "gone")
-        await quorum.settled()
+        await quorum.wait_converged()
         late = next(i for i in (1, 2, 3) if i != leader.node_id)
-        known = quorum.nodes[late].here.image
+        known = quorum.nodes[late].running_controller.image
         assert set(known.topics) == {"kept", "gone"}
         for node_id in (late, 4):
-            quorum.cut.add(node_id)
+            quorum.partitioned_nodes.add(node_id)
         answer = await leader.submit(dt.DeleteTopicsRequest([dt.DeleteTopicState("gone")], timeout_ms=1000), 6)
         assert answer.responses[0].error_code == 0
         for number in range(40):
@@ -39,24 +41,24 @@ async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_an
         await trio.sleep(2)
         await make(leader, "last")
         assert leader._store.log.log_start_offset > known.offset + 1
-        heard = {i: len(quorum.nodes[i].heard) for i in (late, 4)}
-        quorum.cut.clear()
-        await quorum.settled()
+        heard = {i: len(quorum.nodes[i].published) for i in (late, 4)}
+        quorum.partitioned_nodes.clear()
+        await quorum.wait_converged()
         for node_id in (late, 4):
             member = quorum.nodes[node_id]
-            assert member.here._store.log.log_start_offset > known.offset + 1, "it took the snapshot"
-            assert member.here.image.configs == leader.image.configs
-            assert member.here.image.brokers == leader.image.brokers
-            changes = {n: d for _, delta in member.heard[heard[node_id] :] for n, d in delta.topics.items()}
+            assert member.running_controller._store.log.log_start_offset > known.offset + 1, "it took the snapshot"
+            assert member.running_controller.image.configs == leader.image.configs
+            assert member.running_controller.image.brokers == leader.image.brokers
+            changes = {n: d for _, delta in member.published[heard[node_id] :] for n, d in delta.topics.items()}
             assert "kept" not in changes
             assert changes["gone"].new is None
             assert {"t0", "t39", "last"} <= set(changes)
         await make(leader, "after")
-        await quorum.settled()
+        await quorum.wait_converged()
         quorum.nodes[late].kill()
         quorum.start(late)
-        await quorum.settled()
-        assert "after" in quorum.nodes[late].here.image.topics
+        await quorum.wait_converged()
+        assert "after" in quorum.nodes[late].running_controller.image.topics
         assert not any(member.failures for member in quorum.nodes.values())
 
 
@@ -64,9 +66,11 @@ async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_an
 async def test_a_snapshot_that_is_asked_for_once_more_is_not_written_by_two_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read_part = store.MetadataStore.read_part
-    monkeypatch.setattr(store.MetadataStore, "read_part", lambda self, name, at, _: read_part(self, name, at, 100))
-    quorum = Quorum(3, observers=1, **SMALL)
+    read_part = store.MetadataStore.read_snapshot_chunk
+    monkeypatch.setattr(
+        store.MetadataStore, "read_snapshot_chunk", lambda self, name, at, _: read_part(self, name, at, 100)
+    )
+    quorum = ControllerQuorum(3, observers=1, **SMALL)
     async with quorum.running(1, 2, 3):
         leader = await quorum.leader()
         await with_broker(leader)
@@ -75,27 +79,27 @@ async def test_a_snapshot_that_is_asked_for_once_more_is_not_written_by_two_at_o
         quorum.start(4)
         for _ in range(6):
             await trio.sleep(0.011)
-            raft = quorum.nodes[4].here._raft
-            assert raft.machine.loading is not None
-            raft._nursery.start_soon(raft._load, SnapshotId(*raft.machine.loading))
-        await quorum.settled()
+            raft = quorum.nodes[4].running_controller._raft
+            assert raft.machine.loading_snapshot is not None
+            raft._nursery.start_soon(raft._load_snapshot, SnapshotId(*raft.machine.loading_snapshot))
+        await quorum.wait_converged()
         assert not quorum.nodes[4].failures
-        assert set(quorum.nodes[4].here.image.topics) == {f"t{n}" for n in range(40)}
+        assert set(quorum.nodes[4].running_controller.image.topics) == {f"t{n}" for n in range(40)}
 
 
 @virtual
 async def test_an_observer_begins_from_a_snapshot_and_follows_the_next_leader() -> None:
-    quorum = Quorum(3, observers=1, **SMALL)
+    quorum = ControllerQuorum(3, observers=1, **SMALL)
     async with quorum.running(1, 2, 3):
         leader = await quorum.leader()
         await with_broker(leader)
         for number in range(40):
             await make(leader, f"t{number}")
-        await quorum.settled()
+        await quorum.wait_converged()
         quorum.start(4)
-        await quorum.settled()
+        await quorum.wait_converged()
         quorum.nodes[leader.node_id].kill()
         following = await quorum.leader()
         await make(following, "more")
-        await quorum.settled()
-        assert "more" in quorum.nodes[4].here.image.topics
+        await quorum.wait_converged()
+        assert "more" in quorum.nodes[4].running_controller.image.topics

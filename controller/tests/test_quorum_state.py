@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.controller.raft.events import Age, HardState, ReplicaKey
+from ottla.controller.raft.events import HardState, ReplicaKey, VoterState
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.log.checkpoints import CorruptFile
 from ottla.world.disk import read_file
@@ -17,8 +17,8 @@ ROWS = [
     QuorumStateFile(HardState(7, 3), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
-    QuorumStateFile(HardState(7, 3, None, Age.LEARNING), 1),
-    QuorumStateFile(HardState(1, -1, ReplicaKey(2), Age.NEWBORN), 1),
+    QuorumStateFile(HardState(7, 3, None, VoterState.LEARNING), 1),
+    QuorumStateFile(HardState(1, -1, ReplicaKey(2), VoterState.NEWBORN), 1),
 ]
 
 
@@ -34,7 +34,7 @@ def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
     """As Kafka, which passes over what it does not know, writes it."""
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
-    for age, there in ((Age.GROWN, False), (Age.LEARNING, True)):
+    for age, there in ((VoterState.GROWN, False), (VoterState.LEARNING, True)):
         QuorumStateFile(HardState(7, 3, None, age)).write(session, "/d/quorum-state")
         assert (b"age" in read_file(session, "/d/quorum-state")) is there
 

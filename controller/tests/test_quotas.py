@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.decision import Decision, at_once
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image
-from ottla.controller.quotas import alter_client_quotas, found, wanted
+from ottla.controller.decision import ControllerResult, run_to_end
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage
+from ottla.controller.quotas import alter_client_quotas, filter_from_request, matching_quotas
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_client_quotas as ac
 from ottla.wire.messages import describe_client_quotas as dc
@@ -23,21 +23,21 @@ def entry(names: Names, *ops: tuple[str, float | None]) -> ac.AlterClientQuotasR
     return ac.AlterClientQuotasRequestEntryData(entity, [ac.OpData(key, v or 0.0, v is None) for key, v in ops])
 
 
-class Kept:
+class QuotaControlFixture:
     def __init__(self) -> None:
-        self.image = Image()
+        self.image = MetadataImage()
 
-    def alter(self, *entries: Any, dry: bool = False) -> Decision:
-        decision = at_once(alter_client_quotas(self.image, ac.AlterClientQuotasRequest(list(entries), dry)))
-        draft = Draft(self.image)
+    def alter(self, *entries: Any, dry: bool = False) -> ControllerResult:
+        decision = run_to_end(alter_client_quotas(self.image, ac.AlterClientQuotasRequest(list(entries), dry)))
+        draft = ImageBuilder(self.image)
         for record in decision.records:
-            draft.take(record)
+            draft.replay(record)
         self.image = draft.image(1, 1)
         return decision
 
-    def told(self, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, dict[str, float]]:
+    def describe(self, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, dict[str, float]]:
         request = dc.DescribeClientQuotasRequest([dc.ComponentData(*x) for x in components], strict)
-        return at_once(found(self.image, wanted(request)))
+        return run_to_end(matching_quotas(self.image, filter_from_request(request)))
 
 
 USER: Names = [("user", "u")]
@@ -73,32 +73,32 @@ USER: Names = [("user", "u")]
     ],
 )
 def test_an_entry_is_judged_on_its_own(names: Names, ops: list[tuple[str, float | None]], code: int) -> None:
-    kept = Kept()
+    kept = QuotaControlFixture()
     good: Names = [("client-id", "good")]
     rows = kept.alter(entry(names, *ops), entry(good, (RATE, 7))).response.entries
     assert [row.error_code for row in rows] == [code, 0]
     assert [(x.entity_type, x.entity_name) for x in rows[1].entity] == good
-    quotas = kept.told()
+    quotas = kept.describe()
     assert quotas[("client-id", "good"),] == {RATE: 7}
     assert len(quotas) == 1 + (code == 0 and any(value is not None for _, value in ops))
 
 
 def test_what_is_set_is_changed_removed_and_left_alone() -> None:
-    kept = Kept()
+    kept = QuotaControlFixture()
     assert len(kept.alter(entry(USER, (RATE, 1), ("request_percentage", 2))).records) == 2
     assert len(kept.alter(entry(USER, (RATE, 1))).records) == 0
     assert len(kept.alter(entry(USER, (RATE, 3), ("request_percentage", None))).records) == 2
-    assert kept.told() == {(("user", "u"),): {RATE: 3}}
+    assert kept.describe() == {(("user", "u"),): {RATE: 3}}
     assert len(kept.alter(entry(USER, (RATE, 9)), dry=True).records) == 0
     kept.alter(entry(USER, (RATE, None)))
-    assert kept.told() == {}
+    assert kept.describe() == {}
 
 
 def test_an_entity_named_twice_is_told_once_and_its_first_entry_counts() -> None:
-    kept = Kept()
+    kept = QuotaControlFixture()
     rows = kept.alter(entry(USER, (RATE, 1)), entry(USER, (RATE, 2))).response.entries
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
-    assert kept.told() == {(("user", "u"),): {RATE: 1}}
+    assert kept.describe() == {(("user", "u"),): {RATE: 1}}
 
 
 def named(names: range | list[str], ops: int) -> list[Any]:
@@ -123,7 +123,7 @@ def named(names: range | list[str], ops: int) -> list[Any]:
 def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
     most: list[Any], more: list[Any], code: ErrorCode, why: str, *, dry: bool
 ) -> None:
-    kept = Kept()
+    kept = QuotaControlFixture()
     decision = kept.alter(*most, *more, dry=dry)
     assert {(row.error_code, why in row.error_message) for row in decision.response.entries} == {(code, True)}
     assert [x.entity[0].entity_name for x in decision.response.entries] == [
@@ -145,7 +145,7 @@ def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
 )
 def test_an_entry_that_names_far_more_than_there_is_is_not_looked_at(large: Any) -> None:
     """It is one step of the loop, and its answer no longer than that of others."""
-    rows = Kept().alter(large, entry([("client-id", "good")], (RATE, 7))).response.entries
+    rows = QuotaControlFixture().alter(large, entry([("client-id", "good")], (RATE, 7))).response.entries
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
     assert len(rows[0].entity) <= 20
 
@@ -174,10 +174,10 @@ def test_filters(components: list[tuple[str, int, str | None]], strict: bool, na
         "any": [("client-id", None)],
         "ip": [("ip", "10.0.0.1")],
     }
-    kept = Kept()
+    kept = QuotaControlFixture()
     for entity in entities.values():
         kept.alter(entry(entity, ("connection_creation_rate" if entity[0][0] == "ip" else RATE, 1)))
-    assert set(kept.told(*components, strict=strict)) == {tuple(entities[name]) for name in names}
+    assert set(kept.describe(*components, strict=strict)) == {tuple(entities[name]) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -195,5 +195,5 @@ def test_filters(components: list[tuple[str, int, str | None]], strict: bool, na
 )
 def test_filters_that_cannot_be(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
     with pytest.raises(ProtocolError) as refused:
-        Kept().told(*components)
+        QuotaControlFixture().describe(*components)
     assert refused.value.code is code

@@ -6,26 +6,26 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.shell import Raft
+from ottla.controller.raft.shell import RaftDriver
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.records import BatchWriter
+from ottla.controller.records import MetadataBatchWriter
 from ottla.log.directory import MetaProperties
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
 
 ME = MetaProperties("c", 1, bytes([1] * 16))
 QUORUM = QuorumConfig(
-    endpoints=(Endpoint("CONTROLLER", "h1", 9093),),
-    static_voters=tuple((number, Endpoint("CONTROLLER", f"h{number}", 9093)) for number in (1, 2, 3)),
+    endpoints=(ListenerEndpoint("CONTROLLER", "h1", 9093),),
+    static_voters=tuple((number, ListenerEndpoint("CONTROLLER", f"h{number}", 9093)) for number in (1, 2, 3)),
 )
 
 
-def batch(offset: int) -> events.Append:
-    writer = BatchWriter(0)
+def batch(offset: int) -> events.LogAppend:
+    writer = MetadataBatchWriter(0)
     writer.add_message(m.ConfigRecord(2, "t", "k", "v"))
-    return events.Append(offset, 1, 5, bytes(writer.done(offset, 5)), verbatim=True)
+    return events.LogAppend(offset, 1, 5, bytes(writer.build(offset, 5)), verbatim=True)
 
 
 def fetches(ready: Any) -> list[int]:
@@ -38,22 +38,22 @@ def test_r225_nothing_is_fetched_before_what_was_found_is_synced() -> None:
     before = disk.session()
     before.makedirs("/data/__cluster_metadata-0")
     store = MetadataStore(before, "/data", ME, 0)
-    store.begin_state(events.HardState(5, 2), store.voters(QUORUM))()
+    store.prepare_state_write(events.HardState(5, 2), store.voter_history(QUORUM))()
     store.append(batch(0), 0)
-    job = store.begin_sync()
+    job = store.prepare_flush()
     job()
-    store.finish_sync(job)
+    store.complete_flush(job)
     store.append(batch(1), 0)
     before.kill()
     session = disk.session()
     store = MetadataStore(session, "/data", ME, 1)
     assert store.log.log_end_offset == 2
     env: Any = SimpleNamespace(random=lambda: 0.5)
-    raft = Raft(env, store, ME, QUORUM, lambda _: None, lambda: None)
-    assert fetches(raft.machine.step(0, events.Start())) == []
-    job = store.begin_sync()
+    raft = RaftDriver(env, store, ME, QUORUM, lambda _: None, lambda: None)
+    assert fetches(raft.machine.step(0, events.RaftStarted())) == []
+    job = store.prepare_flush()
     job()
-    assert fetches(raft.machine.step(0, events.Synced(store.finish_sync(job)))) == [2]
+    assert fetches(raft.machine.step(0, events.LogFlushed(store.complete_flush(job)))) == [2]
     session.kill()
     disk.lose_power()
     assert MetadataStore(disk.session(), "/data", ME, 2).log.log_end_offset == 2

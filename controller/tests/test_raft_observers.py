@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from ottla.controller.raft.events import Answered, Asked, Fetch, ReplicaKey
-from ottla.controller.raft.leading import MOST_OBSERVERS, OBSERVED_MS
-from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.tests.raft_world import KEYS, fetched, leads
+from ottla.controller.raft.events import Fetch, ReplicaKey, RequestReceived, ResponseReceived
+from ottla.controller.raft.leading import MAX_OBSERVERS, OBSERVER_SESSION_TIMEOUT_MS
+from ottla.controller.raft.machine import RaftStateMachine
+from ottla.controller.tests.raft_world import KEYS, leader_of_voters, replica_fetches
 from ottla.controller.tests.test_raft_voters import SPEAKS, E, adding, said
 
 VOTERS = 3
 
 
-def invented(raft: RaftMachine, number: int, now_ms: float) -> None:
+def invented(raft: RaftStateMachine, number: int, now_ms: float) -> None:
     key = ReplicaKey(1000 + number, number.to_bytes(16, "big"))
-    raft.step(now_ms, Asked("fetch", Fetch(key, raft.epoch, 0, 0)))
+    raft.step(now_ms, RequestReceived("fetch", Fetch(key, raft.epoch, 0, 0)))
 
 
 def test_ids_that_are_invented_take_no_more_room_than_a_thousand() -> None:
-    raft = leads(1, 2, 3)
-    for number in range(3 * MOST_OBSERVERS):
+    raft = leader_of_voters(1, 2, 3)
+    for number in range(3 * MAX_OBSERVERS):
         invented(raft, number, 2000 + number / 10)
-    assert len(raft.state.ends) == VOTERS + MOST_OBSERVERS  # type: ignore[union-attr]
-    assert all(v in raft.state.ends for v in raft.voters.current)  # type: ignore[union-attr]
+    assert len(raft.state.replicas) == VOTERS + MAX_OBSERVERS  # type: ignore[union-attr]
+    assert all(v in raft.state.replicas for v in raft.voters.current)  # type: ignore[union-attr]
 
 
 def test_who_goes_on_fetching_is_not_forgotten_for_those_who_come_and_go() -> None:
-    raft = leads(1, 2, 3)
+    raft = leader_of_voters(1, 2, 3)
     ask = adding(raft)
-    for number in range(3 * MOST_OBSERVERS):
+    for number in range(3 * MAX_OBSERVERS):
         if number % 100 == 0:
-            fetched(raft, 4, 2010 + number / 10)
+            replica_fetches(raft, 4, 2010 + number / 10)
         invented(raft, number, 2010 + number / 10)
-    ready = raft.step(2400, Answered(4, ask, SPEAKS))
+    ready = raft.step(2400, ResponseReceived(4, ask, SPEAKS))
     assert not [a for a in said(ready) if a.error == E.REQUEST_TIMED_OUT], "it has the whole log"
-    assert raft.voters.has(KEYS[4])
+    assert raft.voters.is_voter(KEYS[4])
 
 
 def test_who_was_silent_for_five_minutes_goes_when_somebody_new_comes() -> None:
-    raft = leads(1, 2, 3)
+    raft = leader_of_voters(1, 2, 3)
     for number in range(10):
         invented(raft, number, 2000)
-    invented(raft, 10, 2000 + OBSERVED_MS - 1)
-    assert len(raft.state.ends) == VOTERS + 11  # type: ignore[union-attr]
-    raft = leads(1, 2, 3)
+    invented(raft, 10, 2000 + OBSERVER_SESSION_TIMEOUT_MS - 1)
+    assert len(raft.state.replicas) == VOTERS + 11  # type: ignore[union-attr]
+    raft = leader_of_voters(1, 2, 3)
     for number in range(10):
         invented(raft, number, 2000)
-    invented(raft, 10, 2000 + OBSERVED_MS)
-    assert len(raft.state.ends) == VOTERS + 1  # type: ignore[union-attr]
+    invented(raft, 10, 2000 + OBSERVER_SESSION_TIMEOUT_MS)
+    assert len(raft.state.replicas) == VOTERS + 1  # type: ignore[union-attr]

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.controller.format import format_directory
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.events import Append, HardState, ReplicaKey
-from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.events import HardState, LogAppend, ReplicaKey
+from ottla.controller.raft.machine import RaftStateMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
-from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
-from ottla.controller.records import BatchWriter, messages
-from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps, timestamp_of
+from ottla.controller.raft.store import IncompatibleQuorum, MetadataLogConfig, MetadataStore
+from ottla.controller.records import MetadataBatchWriter, decode_batch
+from ottla.controller.snapshots import SnapshotContents, SnapshotId, encode_snapshot_steps, last_contained_log_timestamp
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.messages import metadata_records as m
@@ -36,53 +36,60 @@ def formatted() -> tuple[MemoryDisk, MetaProperties]:
     source = ids()
     directory = LogDirectory(disk.session(), "/data")
     directory.lock()
-    identity = format_directory(directory, 1, None, Endpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source))
+    identity = format_directory(
+        directory, 1, None, ListenerEndpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source)
+    )
     directory.unlock()
     return disk, identity
 
 
-class Led:
+class LeaderMetadataStore:
     """A store that its raft machine leads, as the driver does it."""
 
     def __init__(self, disk: Disk, identity: MetaProperties, now_ms: int = 0, **settings: int) -> None:
-        self.store = store = MetadataStore(disk, "/data", identity, now_ms, StoreSettings(**settings))
+        self.store = store = MetadataStore(disk, "/data", identity, now_ms, MetadataLogConfig(**settings))
         start = store.snapshot_id.end_offset
         batches = store.committed_batches(start, store.log.log_end_offset)
-        self.offsets = [o for header, raw in batches for o, _ in messages(header, raw) if o >= start]
-        voters = store.voters(QuorumConfig())
-        self.raft = RaftMachine(
-            store.me, voters, store.hard, store.chain(), lambda: 0.5, first_records=store.first_records(QuorumConfig())
+        self.offsets = [o for header, raw in batches for o, _ in decode_batch(header, raw) if o >= start]
+        voters = store.voter_history(QuorumConfig())
+        self.raft = RaftStateMachine(
+            store.local_replica,
+            voters,
+            store.persisted_hard_state,
+            store.log_summary(),
+            lambda: 0.5,
+            first_records=store.first_records(QuorumConfig()),
         )
         self.now_ms = now_ms
-        self.step(events.Start())
+        self.step(events.RaftStarted())
         self.sync()
 
-    def step(self, event: events.Event) -> None:
+    def step(self, event: events.RaftEvent) -> None:
         ready = self.raft.step(self.now_ms, event)
         if ready.hard_state is not None:
-            self.store.begin_state(ready.hard_state, self.raft.voters)()
-        for append in ready.append:
+            self.store.prepare_state_write(ready.hard_state, self.raft.voters)()
+        for append in ready.appends:
             self.store.append(append, self.now_ms)
         if ready.committed is not None:
-            self.store.committed(ready.committed)
+            self.store.on_high_watermark(ready.committed)
 
     def sync(self) -> None:
-        job = self.store.begin_sync()
+        job = self.store.prepare_flush()
         job()
-        self.step(events.Synced(self.store.finish_sync(job)))
+        self.step(events.LogFlushed(self.store.complete_flush(job)))
 
     def add(self, count: int) -> None:
         for number in range(count):
-            writer = BatchWriter(self.now_ms)
+            writer = MetadataBatchWriter(self.now_ms)
             writer.add_message(m.ConfigRecord(2, "t", f"k{number}", "v" * 100))
-            self.step(events.Propose(writer.done(), 1))
+            self.step(events.Propose(writer.build(), 1))
         self.sync()
 
     def snapshot(self) -> SnapshotId:
-        name, around = self.store.begin_snapshot(self.store.log.log_end_offset, self.now_ms)
+        name, around = self.store.prepare_snapshot(self.store.log.log_end_offset, self.now_ms)
         records = [m.FeatureLevelRecord("metadata.version", 30)]
-        self.store.write_snapshot(name, at_once(snapshot_steps(around, records, name.epoch, self.now_ms)))
-        self.store.wrote_snapshot(name, self.now_ms)
+        self.store.write_snapshot(name, run_to_end(encode_snapshot_steps(around, records, name.epoch, self.now_ms)))
+        self.store.complete_snapshot(name, self.now_ms)
         return name
 
     def files(self, suffix: str) -> list[str]:
@@ -92,10 +99,10 @@ class Led:
 def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
     disk, identity = formatted()
     for epoch in (1, 2, 3):
-        led = Led(disk.session(), identity)
+        led = LeaderMetadataStore(disk.session(), identity)
         assert led.raft.epoch == epoch
         state = QuorumStateFile.read(disk.session(), f"{LOG}/quorum-state")
-        assert state.hard == HardState(epoch, 1)
+        assert state.hard_state == HardState(epoch, 1)
     headers = [header for header, _ in led.store.log.batches()]
     assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
     assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
@@ -104,10 +111,16 @@ def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
 def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
     disk, identity = formatted()
     store = MetadataStore(disk.session(), "/data", identity, 0)
-    raft = RaftMachine(store.me, store.voters(QuorumConfig()), store.hard, store.chain(), lambda: 0.5)
-    ready = raft.step(0, events.Start())
+    raft = RaftStateMachine(
+        store.local_replica,
+        store.voter_history(QuorumConfig()),
+        store.persisted_hard_state,
+        store.log_summary(),
+        lambda: 0.5,
+    )
+    ready = raft.step(0, events.RaftStarted())
     assert ready.hard_state == HardState(1, 1)
-    assert [a.epoch for a in ready.append] == [1]
+    assert [a.epoch for a in ready.appends] == [1]
 
 
 def test_a_quorum_of_others_is_refused() -> None:
@@ -116,8 +129,8 @@ def test_a_quorum_of_others_is_refused() -> None:
         MetaProperties(identity.cluster_id, 2, identity.directory_id),
         MetaProperties(identity.cluster_id, 1, bytes([7] * 16)),
     ):
-        with pytest.raises(NotOurQuorum):
-            MetadataStore(disk.session(), "/data", other, 0).voters(QuorumConfig())
+        with pytest.raises(IncompatibleQuorum):
+            MetadataStore(disk.session(), "/data", other, 0).voter_history(QuorumConfig())
 
 
 def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
@@ -129,19 +142,19 @@ def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> N
         file.write(session, f"{LOG}/quorum-state")
         store = MetadataStore(session, "/data", identity, 0)
         if refused:
-            with pytest.raises(NotOurQuorum):
-                store.voters(QuorumConfig())
+            with pytest.raises(IncompatibleQuorum):
+                store.voter_history(QuorumConfig())
         else:
-            assert store.voters(QuorumConfig()).current == (ReplicaKey(1),)
+            assert store.voter_history(QuorumConfig()).current == (ReplicaKey(1),)
 
 
 def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
     name = led.snapshot()
     led.add(3)
-    again = Led(disk.session(), identity)
+    again = LeaderMetadataStore(disk.session(), identity)
     assert again.store.snapshot_id == name
     assert again.offsets == [23, 24, 25]
     assert again.store.log.segments[0].base_offset == 0
@@ -152,23 +165,23 @@ def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -
 @pytest.mark.parametrize("max_bytes", [-(2**31), -1, 0, 7, 2**31 - 1])
 def test_read_part_of_a_snapshot_with_any_max_bytes_is_bounded(max_bytes: int) -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     name = led.snapshot()
-    whole = led.store.snapshot_bytes(name)
-    assert len(led.store.read_part(name, 0, max_bytes)) == min(max(max_bytes, 0), whole)
+    whole = led.store.snapshot_size_bytes(name)
+    assert len(led.store.read_snapshot_chunk(name, 0, max_bytes)) == min(max(max_bytes, 0), whole)
 
 
 def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
     """What was synced behind a damaged beginning must be there after every start that follows."""
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
     led.snapshot()
     led.add(3)
     data = disk.files[f"{LOG}/{0:020d}.log"].data
     data[200] ^= 0xFF
     for extra in (0, 4, 8):
-        led = Led(disk.session(), identity)
+        led = LeaderMetadataStore(disk.session(), identity)
         assert len([o for o in led.offsets if o >= 23]) == 3 + extra
         led.add(4)
 
@@ -176,37 +189,37 @@ def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
 @pytest.mark.parametrize("keep", [0, 100, 150, 1000, 2500])
 def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
     name = led.snapshot()
     for path in [p for p in disk.files if p.startswith(LOG) and p.endswith(".log") and f"{0:020d}" not in p]:
         disk.session().unlink(path)
     del disk.files[f"{LOG}/{0:020d}.log"].data[keep:]
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     assert led.offsets == []
     assert led.store.log.log_start_offset == led.store.log.segments[0].base_offset == name.end_offset
     led.add(5)
-    again = Led(disk.session(), identity)
+    again = LeaderMetadataStore(disk.session(), identity)
     assert again.offsets == list(range(name.end_offset + 1, name.end_offset + 6))
     assert next(h.base_offset for h, _ in again.store.log.batches()) == name.end_offset, "no hole at the front"
 
 
 def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
     first = led.snapshot()
     led.add(5)
     second = led.snapshot()
     del disk.files[f"{LOG}/{second.file_name}"].data[50:]
-    again = Led(disk.session(), identity)
+    again = LeaderMetadataStore(disk.session(), identity)
     assert again.store.snapshot_id == first
     assert again.offsets == list(range(8, 13))
 
 
 def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
     names = [led.snapshot()]
     led.add(5)
@@ -215,7 +228,7 @@ def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves
     for name in names:
         del disk.files[f"{LOG}/{name.file_name}"].data[50:]
     disk.session().unlink(f"{LOG}/{SnapshotId(0, 0).file_name}")
-    again = Led(disk.session(), identity)
+    again = LeaderMetadataStore(disk.session(), identity)
     assert again.store.snapshot_id == SnapshotId(0, 0)
     assert again.offsets == [3, *range(4, 14)]
     assert again.store.kraft_version == 1, "the log says it too"
@@ -233,12 +246,14 @@ def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
 def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
     """The log's records up to 13 are of epoch 1, those behind of 2; the snapshot says whose the last one below is."""
     disk, identity = formatted()
-    Led(disk.session(), identity).add(10)
-    led = Led(disk.session(), identity)
+    LeaderMetadataStore(disk.session(), identity).add(10)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
     end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
     name = SnapshotId(end, epoch)
-    raw = at_once(snapshot_steps(Snapshot(), [m.FeatureLevelRecord("metadata.version", 30)], epoch, 0))
+    raw = run_to_end(
+        encode_snapshot_steps(SnapshotContents(), [m.FeatureLevelRecord("metadata.version", 30)], epoch, 0)
+    )
     led.store.write_snapshot(name, raw)
     store = MetadataStore(disk.session(), "/data", identity, 0)
     assert store.snapshot_id == name
@@ -248,36 +263,36 @@ def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epo
 
 def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     led.add(3)
     durable = led.store.log.recovery_point
-    writer = BatchWriter(0)
+    writer = MetadataBatchWriter(0)
     writer.add_message(m.NoOpRecord())
-    led.step(events.Propose(writer.done(), 1))
-    job = led.store.begin_sync()
+    led.step(events.Propose(writer.build(), 1))
+    job = led.store.prepare_flush()
     job()
     led.store.log.truncate_to(durable, 0)
-    assert led.store.finish_sync(job) == durable
+    assert led.store.complete_flush(job) == durable
 
 
 def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity, 500)
+    led = LeaderMetadataStore(disk.session(), identity, 500)
     led.now_ms = 700
     led.add(1)
     led.now_ms = 900
     name = led.snapshot()
     path = f"{LOG}/{name.file_name}"
-    assert timestamp_of(disk.session(), path) == 700
+    assert last_contained_log_timestamp(disk.session(), path) == 700
     store = MetadataStore(disk.session(), "/data", identity, 1_000)
     assert store.last_timestamp_ms == 700, "nothing came since"
     assert list(store.committed_batches(store.snapshot_id.end_offset, store.log.log_end_offset)) == []
-    assert store.begin_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
+    assert store.prepare_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
 
 
 def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity, retention_bytes=0)
+    led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)
     led.add(5)
     name = led.snapshot()
     led.add(5)
@@ -296,7 +311,7 @@ def test_half_written_snapshots_go_at_the_start() -> None:
     stem = SnapshotId(7, 1).file_name
     for name in (f"{stem}.part", f"{stem}.deleted", "x.checkpoint.part", "x.checkpoint.deleted"):
         session.open(f"{LOG}/{name}", create=True).close()
-    led = Led(session, identity)
+    led = LeaderMetadataStore(session, identity)
     assert led.files(".part") == ["x.checkpoint.part"], "a foreign file is left"
     assert led.files(".deleted") == ["x.checkpoint.deleted"]
 
@@ -316,10 +331,10 @@ def test_r230_a_snapshot_is_due_by_size_or_by_time(
     added: int, later_ms: int, settings: dict[str, int], *, expected: bool
 ) -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity, **settings)
+    led = LeaderMetadataStore(disk.session(), identity, **settings)
     led.snapshot()
     led.add(added)
-    assert led.store.wants_snapshot(later_ms) is expected
+    assert led.store.is_snapshot_due(later_ms) is expected
 
 
 @pytest.mark.parametrize(
@@ -339,35 +354,35 @@ def test_r230_a_snapshot_is_due_by_size_or_by_time(
 )
 def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
+    led = LeaderMetadataStore(disk.session(), identity)
     for _ in range(3):
         led.add(5)
         led.snapshot()
-    led.store.settings = StoreSettings(**settings)
-    led.store.prune(later_ms)
+    led.store.settings = MetadataLogConfig(**settings)
+    led.store.clean_old_snapshots(later_ms)
     assert len(led.store.snapshots) == len(led.files(".checkpoint")) == left
     assert led.store.log.log_start_offset == led.store.snapshots[0].end_offset
     assert led.store.log.segments[0].base_offset == (led.store.snapshots[0].end_offset if left < 4 else 0)
-    again = Led(disk.session(), identity)
+    again = LeaderMetadataStore(disk.session(), identity)
     assert again.store.snapshot_id == led.store.snapshots[-1]
 
 
 def test_the_machine_knows_of_snapshots_that_were_written_and_what_went_with_the_old_ones() -> None:
     """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R218)."""
     disk, identity = formatted()
-    Led(disk.session(), identity).add(5)
-    led = Led(disk.session(), identity, retention_bytes=0)
+    LeaderMetadataStore(disk.session(), identity).add(5)
+    led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)
     led.add(5)
     name = led.snapshot()
-    led.step(led.store.covered())
+    led.step(led.store.snapshot_created_event())
     led.add(2)
-    chain, known = led.raft.chain, led.store.chain()
-    assert (chain.start, chain.snapshots) == (name.end_offset, [tuple(name)])
-    assert (chain.end, chain.last_epoch) == (name.end_offset + 2, 2)
-    for offset in range(chain.end + 2):
+    chain, known = led.raft.log_summary, led.store.log_summary()
+    assert (chain.start_offset, chain.snapshots) == (name.end_offset, [tuple(name)])
+    assert (chain.end_offset, chain.last_epoch) == (name.end_offset + 2, 2)
+    for offset in range(chain.end_offset + 2):
         for epoch in range(4):
-            assert chain.check(offset, epoch) == known.check(offset, epoch)
-    assert chain.check(3, 1) == ("snapshot", tuple(name))
+            assert chain.validate_offset_and_epoch(offset, epoch) == known.validate_offset_and_epoch(offset, epoch)
+    assert chain.validate_offset_and_epoch(3, 1) == ("snapshot", tuple(name))
 
 
 def test_settings_come_by_kafkas_names() -> None:
@@ -379,14 +394,16 @@ def test_settings_come_by_kafkas_names() -> None:
         "metadata.log.segment.bytes": "5",
         "metadata.log.segment.ms": "6",
     }
-    assert StoreSettings.of(values) == StoreSettings(1, 2, 3, 4, 5, 6)
-    assert StoreSettings.of({}) == StoreSettings(20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000)
+    assert MetadataLogConfig.from_config(values) == MetadataLogConfig(1, 2, 3, 4, 5, 6)
+    assert MetadataLogConfig.from_config({}) == MetadataLogConfig(
+        20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000
+    )
 
 
 def test_the_batch_goes_where_the_machine_says() -> None:
     disk, identity = formatted()
-    led = Led(disk.session(), identity)
-    writer = BatchWriter(0)
+    led = LeaderMetadataStore(disk.session(), identity)
+    writer = MetadataBatchWriter(0)
     writer.add_message(m.NoOpRecord())
     with pytest.raises(AssertionError):
-        led.store.append(Append(77, 1, 1, writer.done()), 0)
+        led.store.append(LogAppend(77, 1, 1, writer.build()), 0)

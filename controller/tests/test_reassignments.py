@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.controller import reassignments
-from ottla.controller.decision import Decision, at_once
+from ottla.controller.decision import ControllerResult, run_to_end
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.image import Partition
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import beat, create, directory, machine, register, submit
+from ottla.controller.image import PartitionRegistration
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.tests.test_controller import create, directory, machine, register, send_heartbeat, submit
 from ottla.controller.tests.test_isr import ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition_reassignments as ar
@@ -20,7 +20,7 @@ from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
 
 
-def three(brokers: int = 5, **settings: str) -> ControllerMachine:
+def three(brokers: int = 5, **settings: str) -> ControllerStateMachine:
     """Brokers 1 to 5, and topic ``t`` on 1, 2, 3."""
     out = machine(brokers)
     configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
@@ -28,23 +28,27 @@ def three(brokers: int = 5, **settings: str) -> ControllerMachine:
     return out
 
 
-def part(controller: ControllerMachine) -> Partition:
+def part(controller: ControllerStateMachine) -> PartitionRegistration:
     return controller.image.topics["t"].partitions[0]
 
 
-def shape(controller: ControllerMachine) -> tuple[Any, ...]:
+def shape(controller: ControllerStateMachine) -> tuple[Any, ...]:
     p = part(controller)
     return p.replicas, p.adding, p.removing, p.isr, p.leader
 
 
 def move(
-    controller: ControllerMachine, *replicas: int, topic: str = "t", number: int = 0, keep: bool = False
+    controller: ControllerStateMachine, *replicas: int, topic: str = "t", number: int = 0, keep: bool = False
 ) -> ar.ReassignablePartitionResponse:
     return ask_for(controller, list(replicas), topic, number, keep)
 
 
 def ask_for(
-    controller: ControllerMachine, replicas: list[int] | None, topic: str = "t", number: int = 0, keep: bool = False
+    controller: ControllerStateMachine,
+    replicas: list[int] | None,
+    topic: str = "t",
+    number: int = 0,
+    keep: bool = False,
 ) -> ar.ReassignablePartitionResponse:
     """The answer to one row; all answers to the request say what it says itself."""
     rows = [ar.ReassignableTopic(topic, [ar.ReassignablePartition(number, replicas)])]
@@ -106,7 +110,7 @@ def test_a_move_ends_when_who_was_waited_for_is_gone_too() -> None:
     assert ask(controller, isr=(1, 3)).error_code == 0
     move(controller, 2, 3)
     assert shape(controller)[:3] == ((2, 3, 1), (), (1,)), "2 lags"
-    beat(controller, 1, want_fence=True)
+    send_heartbeat(controller, 1, want_fence=True)
     assert shape(controller) == ((2, 3, 1), (), (1,), (3,), 3), "it lags still"
     assert ask(controller, sender=3, isr=(3, 2)).error_code == 0
     assert shape(controller) == ((2, 3), (), (), (3, 2), 3)
@@ -151,7 +155,7 @@ def test_r294_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
 
 def test_r294_a_fenced_broker_may_be_moved_to() -> None:
     controller = three()
-    beat(controller, 4, want_fence=True)
+    send_heartbeat(controller, 4, want_fence=True)
     assert move(controller, 1, 2, 4).error_code == 0
     assert shape(controller)[:3] == ((1, 2, 4, 3), (4,), (3,))
 
@@ -171,12 +175,12 @@ def test_r297_a_move_is_given_up() -> None:
     assert part(controller).leader_epoch == before.leader_epoch + 1, "4 and 5 must hear of it"
 
 
-def only_who_comes(unclean: str) -> ControllerMachine:
+def only_who_comes(unclean: str) -> ControllerStateMachine:
     """A move from 1, 2, 3 to 1, 2, 4, 5 of which 4 alone is in sync."""
     controller = three(unclean_leader_election_enable=unclean)
     move(controller, 1, 2, 4, 5)
     ask(controller, isr=(1, 4))
-    beat(controller, 1, want_fence=True)
+    send_heartbeat(controller, 1, want_fence=True)
     assert shape(controller) == ((1, 2, 4, 5, 3), (4, 5), (3,), (4,), 4)
     return controller
 
@@ -198,17 +202,17 @@ def test_beyond_what_one_request_may_change_rows_fail() -> None:
     create(controller, "t", -1, -1, assignments=rows)
     partitions = [ar.ReassignablePartition(n, [2]) for n in range(3)]
     request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t", partitions)])
-    limit, reassignments.MAX_RECORDS_A_REQUEST = reassignments.MAX_RECORDS_A_REQUEST, 2
+    limit, reassignments.MAX_RECORDS_PER_REQUEST = reassignments.MAX_RECORDS_PER_REQUEST, 2
     try:
-        decision = at_once(controller.decide(request, 1))  # type: ignore[arg-type]
+        decision = run_to_end(controller.decide(request, 1))  # type: ignore[arg-type]
     finally:
-        reassignments.MAX_RECORDS_A_REQUEST = limit
-    assert isinstance(decision, Decision)
+        reassignments.MAX_RECORDS_PER_REQUEST = limit
+    assert isinstance(decision, ControllerResult)
     assert len(decision.records) == 2
     assert [r.error_code for r in decision.response.responses[0].partitions] == [0, 0, -1]
 
 
-def listed(controller: ControllerMachine, *topics: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
+def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
     asked = [lr.ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
     answer = submit(controller, lr.ListPartitionReassignmentsRequest(1000, asked), 0)
     assert (answer.error_code, answer.error_message) == (0, None)
@@ -236,6 +240,6 @@ def test_r298_only_what_is_committed_is_listed() -> None:
     controller = three()
     topic = controller.image.topics["t"]
     controller.replay(99, m.PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))
-    controller.appended(99, 1)
-    decision = at_once(controller.decide(lr.ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
+    controller.complete_append(99, 1)
+    decision = run_to_end(controller.decide(lr.ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
     assert decision.response.topics == []

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.controller import scram
-from ottla.controller.decision import PAUSE_EVERY, at_once
-from ottla.controller.draft import Draft
-from ottla.controller.image import Image, records_of
+from ottla.controller.decision import YIELD_EVERY, run_to_end
+from ottla.controller.draft import ImageBuilder
+from ottla.controller.image import MetadataImage, image_records
 from ottla.peers.scram import SCRAM_SHA_256, keys_of, salted_password
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
@@ -27,18 +27,22 @@ def down(name: str = "alice", mechanism: int = 1) -> au.ScramCredentialDeletion:
     return au.ScramCredentialDeletion(name, mechanism)
 
 
-def after(records, image: Image | None = None) -> Image:
-    draft = Draft(image or Image())
+def after(records, image: MetadataImage | None = None) -> MetadataImage:
+    draft = ImageBuilder(image or MetadataImage())
     for record in records:
-        draft.take(record)
+        draft.replay(record)
     return draft.image(1, 1)
 
 
-WITH_ALICE = after(at_once(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up()]))).records)
+WITH_ALICE = after(
+    run_to_end(scram.alter_scram_credentials(MetadataImage(), au.AlterUserScramCredentialsRequest([], [up()]))).records
+)
 
 
-def decided(deletions, upsertions, image: Image = WITH_ALICE):
-    decision = at_once(scram.alter(image, au.AlterUserScramCredentialsRequest(deletions, upsertions)))
+def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
+    decision = run_to_end(
+        scram.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(deletions, upsertions))
+    )
     return {x.user: x.error_code for x in decision.response.results}, decision.records
 
 
@@ -94,7 +98,7 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
     ids=["set", "both", "removed", "bytes"],
 )
 def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
-    image = Image(others={("scram", f"d{n}", 1): m.UserScramCredentialRecord() for n in range(11_000)})
+    image = MetadataImage(others={("scram", f"d{n}", 1): m.UserScramCredentialRecord() for n in range(11_000)})
     told, records = decided(*most, image)
     assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
     told, records = decided(*too_many, image)
@@ -104,9 +108,13 @@ def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_m
 
 def test_many_users_are_gone_through_in_pieces():
     ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
-    image = after(at_once(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up("d0")]))).records)
-    steps = scram.alter(image, au.AlterUserScramCredentialsRequest(downs, ups))
-    assert len(list(steps)) == 3 * (250 // PAUSE_EVERY), "both lists, and what is wrong"
+    image = after(
+        run_to_end(
+            scram.alter_scram_credentials(MetadataImage(), au.AlterUserScramCredentialsRequest([], [up("d0")]))
+        ).records
+    )
+    steps = scram.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(downs, ups))
+    assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "both lists, and what is wrong"
     told, records = decided(downs, ups, image)
     assert len(told) == 500
     assert len(records) == 251
@@ -116,19 +124,19 @@ def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snaps
     _, records = decided([down()], [up("bob")])
     image = after(records, WITH_ALICE)
     assert ("scram", "alice", 1) not in image.others
-    assert [x.name for x in records_of(image) if isinstance(x, m.UserScramCredentialRecord)] == ["bob"]
+    assert [x.name for x in image_records(image) if isinstance(x, m.UserScramCredentialRecord)] == ["bob"]
 
 
 def test_325_a_password_becomes_a_credential_before_there_is_a_cluster():
-    made = scram.read_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
+    made = scram.parse_scram_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
     salted = salted_password(SCRAM_SHA_256, "pencil", b"fresh", 8192)
-    assert made == scram.credential("alice", 1, salted, b"fresh", 8192)
+    assert made == scram.credential_record("alice", 1, salted, b"fresh", 8192)
 
 
 def test_325_salt_and_salted_password_may_be_given():
     salt, salted = (b64encode(x).decode() for x in (b"salt", SALTED))
-    made = scram.read_option(f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh")
-    assert made == scram.credential("alice", 1, SALTED, b"salt", 4096)
+    made = scram.parse_scram_option(f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh")
+    assert made == scram.credential_record("alice", 1, SALTED, b"salt", 4096)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +155,8 @@ def test_325_salt_and_salted_password_may_be_given():
     ],
 )
 def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
-    with pytest.raises(scram.BadScramOption) as refused:
-        scram.read_option(text, b"fresh")
+    with pytest.raises(scram.InvalidScramOption) as refused:
+        scram.parse_scram_option(text, b"fresh")
     assert "s3cret" not in str(refused.value)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.controller.config_keys import TOPIC_KEYS
-from ottla.controller.decision import READ_EVERY, at_once
+from ottla.controller.decision import YIELD_EVERY_DECODED, run_to_end
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
-from ottla.controller.machine import ControllerMachine
+from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.tests.test_brokers import request, without
 from ottla.controller.tests.test_controller import create, machine, publish, submit
 from ottla.wire.errors import ErrorCode
@@ -24,7 +24,9 @@ T, B, G, M = RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_CLIENT_ME
 REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 
-def alter(controller: ControllerMachine, kind: int, name: str, *changes: tuple[Any, ...], check: bool = False) -> int:
+def alter(
+    controller: ControllerStateMachine, kind: int, name: str, *changes: tuple[Any, ...], check: bool = False
+) -> int:
     resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*c) for c in changes])
     (row,) = submit(controller, ia.IncrementalAlterConfigsRequest([resource], check)).responses
     assert (row.resource_type, row.resource_name) == (kind, name)
@@ -32,7 +34,7 @@ def alter(controller: ControllerMachine, kind: int, name: str, *changes: tuple[A
     return int(row.error_code)
 
 
-def with_topic() -> ControllerMachine:
+def with_topic() -> ControllerStateMachine:
     controller = machine()
     create(controller, "t")
     return controller
@@ -190,11 +192,11 @@ def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resour
     controller = with_topic()
     many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
     steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
-    assert sum(1 for _ in steps) == 1_000 // READ_EVERY + 2 * 10 + 1  # type: ignore[arg-type]
-    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 350 // READ_EVERY)):
+    assert sum(1 for _ in steps) == 1_000 // YIELD_EVERY_DECODED + 2 * 10 + 1  # type: ignore[arg-type]
+    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 350 // YIELD_EVERY_DECODED)):
         topics = [ia.AlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
         steps = controller.decide(ia.IncrementalAlterConfigsRequest(topics))
-        counted = 350 // READ_EVERY
+        counted = 350 // YIELD_EVERY_DECODED
         assert sum(1 for _ in steps) == pauses + counted, "and while they are counted"  # type: ignore[arg-type]
 
 
@@ -223,7 +225,7 @@ def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() 
     update(controller, ("eligible.leader.replicas.version", 0, SAFE))
     request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(T, "t", [])])
     request.resources[0].configs.append(ia.AlterableConfig("min.insync.replicas", SET, "2"))
-    decision = at_once(controller.decide(request))  # type: ignore[arg-type]
+    decision = run_to_end(controller.decide(request))  # type: ignore[arg-type]
     assert decision.records == [m.ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
 
 
@@ -237,7 +239,7 @@ def test_each_resource_of_a_request_stands_for_itself() -> None:
     assert [r.error_code for r in twice] == [REQUEST]
 
 
-def replace_all(controller: ControllerMachine, *values: tuple[str, str | None], check: bool = False) -> int:
+def replace_all(controller: ControllerStateMachine, *values: tuple[str, str | None], check: bool = False) -> int:
     resource = ac.AlterConfigsResource(T, "t", [ac.AlterableConfig(*v) for v in values])
     return int(submit(controller, ac.AlterConfigsRequest([resource], check)).responses[0].error_code)
 
@@ -260,7 +262,9 @@ def test_the_old_request_replaces_all_settings() -> None:
 def test_a_topics_settings_are_held_together_when_it_is_made_too() -> None:
     def row(*settings: tuple[str, str | None], **static: str) -> int:
         controller = machine()
-        controller.defaults = controller.defaults._replace(broker={k.replace("_", "."): v for k, v in static.items()})
+        controller.defaults = controller.defaults._replace(
+            static_config={k.replace("_", "."): v for k, v in static.items()}
+        )
         return int(create(controller, "t", configs=[ct.CreatableTopicConfig(*s) for s in settings]).error_code)
 
     least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
@@ -279,12 +283,14 @@ UP, SAFE, UNSAFE = 1, 2, 3
 WRONG = ErrorCode.INVALID_UPDATE_VERSION
 
 
-def update(controller: ControllerMachine, *rows: tuple[str, int, int], version: int = 2, check: bool = False) -> int:
+def update(
+    controller: ControllerStateMachine, *rows: tuple[str, int, int], version: int = 2, check: bool = False
+) -> int:
     updates = [uf.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level, kind in rows]
     return int(submit(controller, uf.UpdateFeaturesRequest(60_000, updates, check), version).error_code)
 
 
-def levelled() -> ControllerMachine:
+def levelled() -> ControllerStateMachine:
     controller = machine()
     for name, level in (("metadata.version", 27), ("group.version", 1)):
         controller.replay(0, m.FeatureLevelRecord(name, level))
@@ -327,7 +333,7 @@ def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int)
         assert controller.image.features == {n: v for n, v in expected.items() if v}
 
 
-def said(controller: ControllerMachine, name: str, level: int) -> str | None:
+def upgrade_error(controller: ControllerStateMachine, name: str, level: int) -> str | None:
     """What an upgrade of a feature is answered."""
     request = uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey(name, level, upgrade_type=UP)], True)
     answer = submit(controller, request, 2)
@@ -335,16 +341,16 @@ def said(controller: ControllerMachine, name: str, level: int) -> str | None:
     return str(answer.error_message).rpartition(f"for feature {name}. ")[2] if answer.error_message else None
 
 
-def known(node: int, low: int, high: int, name: str = "share.version") -> m.RegisterControllerRecord:
+def registered_controller(node: int, low: int, high: int, name: str = "share.version") -> m.RegisterControllerRecord:
     return m.RegisterControllerRecord(node, bytes(16), False, [], [m.ControllerFeature(name, low, high)])
 
 
 def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
     controller = machine(2)
-    assert said(controller, "share.version", 1) is None
+    assert upgrade_error(controller, "share.version", 1) is None
     older = request(2, features=without("share.version"), incarnation_id=controller.image.brokers[2].incarnation_id)
     submit(controller, older)
-    assert said(controller, "share.version", 1) == "Broker 2 does not support this feature."
+    assert upgrade_error(controller, "share.version", 1) == "Broker 2 does not support this feature."
     submit(controller, request(2, features=without(), incarnation_id=controller.image.brokers[2].incarnation_id))
     for low, high, why in (
         (0, 1, None),
@@ -352,20 +358,20 @@ def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() ->
         (2, 2, "Controller 5 only supports versions 2"),
         (0, 0, "Controller 5 does not support this feature."),
     ):
-        controller.replay(0, known(5, low, high))
-        controller.replay(0, known(controller.node_id, 0, 0))  # what it is itself it knows better
+        controller.replay(0, registered_controller(5, low, high))
+        controller.replay(0, registered_controller(controller.node_id, 0, 0))  # what it is itself it knows better
         publish(controller, controller.image.offset + 2)
-        assert said(controller, "share.version", 1) == why
+        assert upgrade_error(controller, "share.version", 1) == why
 
 
 def test_r283_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
     controller = machine()
     controller.static_voters = (controller.node_id, 6)
     why = "controller 6 has not registered, and may not support this feature"
-    assert said(controller, "share.version", 1) == why
-    controller.replay(0, known(6, 0, 1))
+    assert upgrade_error(controller, "share.version", 1) == why
+    controller.replay(0, registered_controller(6, 0, 1))
     publish(controller, controller.image.offset + 1)
-    assert said(controller, "share.version", 1) is None
+    assert upgrade_error(controller, "share.version", 1) is None
 
 
 def test_version_0_cannot_ask_for_a_downgrade() -> None:

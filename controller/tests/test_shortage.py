@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.controller.driver import Controller
-from ottla.controller.raft.shortage import LOG_EVERY, retried_call
+from ottla.controller.driver import QuorumController
+from ottla.controller.raft.shortage import LOG_EVERY_ATTEMPTS, retry_call_on_shortage
 from ottla.controller.tests.test_driver import code, topic, virtual
-from ottla.controller.tests.world import ALONE, Ground, TestEnv
+from ottla.controller.tests.world import SINGLE_NODE_QUORUM, ControllerFixture, ControllerTestEnv
 from ottla.log.directory import LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -33,7 +33,7 @@ async def create(controller: Any, name: str) -> None:
         await trio.sleep(0.2)
 
 
-async def live(ground: Ground, names: list[str], fault: Any) -> int:
+async def live(ground: ControllerFixture, names: list[str], fault: Any) -> int:
     """A controller's life in which topics are created; returns how many calls needed a descriptor."""
     calls = 0
 
@@ -58,11 +58,11 @@ async def live(ground: Ground, names: list[str], fault: Any) -> int:
 @virtual
 async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(number: int) -> None:
     names = [f"t{i}" for i in range(8)]
-    ground = Ground(**SETTINGS)
+    ground = ControllerFixture(**SETTINGS)
     most = await live(ground, names, lambda call: None)
     assert most > 10
     for at in range(1, most + 1):
-        ground = Ground(**SETTINGS)
+        ground = ControllerFixture(**SETTINGS)
         await live(ground, names, lambda call, at=at: short(number) if call == at else None)
         async with ground.controller(broker=False) as again:
             assert set(names) == set(again.image.topics)
@@ -71,10 +71,10 @@ async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(n
 @pytest.mark.parametrize("path", ["quorum-state.tmp", "__cluster_metadata-0"])
 @virtual
 async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some(path: str) -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller():
         pass
-    env = ground.env = TestEnv(ground.disk, ground._ids)
+    env = ground.env = ControllerTestEnv(ground.disk, ground._ids)
     failed = 0
 
     def fault(what: str, at: str) -> OSError | None:
@@ -85,12 +85,14 @@ async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some
 
     async with trio.open_nursery() as nursery:
         directory = LogDirectory(env.disk, "/data")
-        made = Controller(env, directory, ground.identity, ground.defaults, ground.failures.append, ALONE)
+        made = QuorumController(
+            env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+        )
         made.load()
         env.disk.fault = fault
         nursery.start_soon(made.run)
         with trio.fail_after(60):
-            await made.ready()
+            await made.wait_ready()
             assert made.is_active
         nursery.cancel_scope.cancel()
     assert failed == 30
@@ -101,25 +103,27 @@ async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some
 async def test_retried_call_raises_an_error_of_the_disk_and_logs_a_shortage_seldom(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    env: Any = TestEnv(Ground().disk, iter(range(9)))
-    errors = [short(errno.ENFILE)] * (LOG_EVERY + 1) + [OSError(errno.EIO, "gone")]
+    env: Any = ControllerTestEnv(ControllerFixture().disk, iter(range(9)))
+    errors = [short(errno.ENFILE)] * (LOG_EVERY_ATTEMPTS + 1) + [OSError(errno.EIO, "gone")]
 
     def work() -> None:
         raise errors.pop(0)
 
     with pytest.raises(OSError, match="gone"):
-        await retried_call(env, work)
+        await retry_call_on_shortage(env, work)
     assert not errors
     assert len(caplog.records) == 2
 
 
 @virtual
 async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_later() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
         await create(controller, "t")
     directory = LogDirectory(ground.env.disk, "/data")
-    made = Controller(ground.env, directory, ground.identity, ground.defaults, ground.failures.append, ALONE)
+    made = QuorumController(
+        ground.env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+    )
     made.load()
     read, left = made._store.committed_batches, [short()] * 20
 
@@ -132,7 +136,7 @@ async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_la
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)
         with trio.fail_after(60):
-            await made.ready()
+            await made.wait_ready()
         assert not left
         await create(made, "u")
         assert {"t", "u"} == set(made.image.topics)
@@ -142,7 +146,7 @@ async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_la
 
 @virtual
 async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     heard: list[int] = []
     async with ground.controller() as controller:
 

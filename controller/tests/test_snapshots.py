@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.controller.snapshots import (
-    RECORDS_A_BATCH,
-    Snapshot,
+    RECORDS_PER_BATCH,
+    SnapshotContents,
     SnapshotId,
+    encode_snapshot,
+    encode_snapshot_steps,
+    last_contained_log_timestamp,
     list_snapshots,
     read_snapshot,
-    snapshot_bytes,
-    snapshot_steps,
-    timestamp_of,
     write_snapshot,
 )
 from ottla.log.checkpoints import CorruptFile
@@ -54,9 +54,9 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
     count: int, data: list[int], head: int
 ) -> None:
     """``BatchAccumulator``, ``RecordsSnapshotWriter``: header, records, footer."""
-    around = Snapshot([], 1, VOTERS) if head == 3 else Snapshot()
-    raw = at_once(snapshot_steps(around, records(count), 7, 5))
-    assert RECORDS_A_BATCH == 1_024
+    around = SnapshotContents([], 1, VOTERS) if head == 3 else SnapshotContents()
+    raw = run_to_end(encode_snapshot_steps(around, records(count), 7, 5))
+    assert RECORDS_PER_BATCH == 1_024
     expected, at = [(0, head, True, 7)], head
     for size in data:
         expected.append((at, size, False, 7))
@@ -65,7 +65,7 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
 
 
 def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
-    raw = snapshot_bytes(Snapshot([*records(2)], 1, VOTERS, 77), 7, 5)
+    raw = encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5)
     controls = [
         decode_control_record(record)
         for pos, header in b.iterate_batches(raw)
@@ -85,7 +85,7 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
 
 
 def test_damage_is_told_where_it_is() -> None:
-    raw = snapshot_bytes(Snapshot([*records(2)], timestamp_ms=3), 7, 5)
+    raw = encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5)
     second = [pos for pos, _ in b.iterate_batches(raw)][1]
     for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
         disk, path = on_disk(raw)
@@ -102,19 +102,19 @@ def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
     """A hundred voters: more than a page of them. Only the first batch is looked at."""
     far = ctl.Endpoint("CONTROLLER", "h" * 100, 9093)
     many = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
-    raw = snapshot_bytes(Snapshot([*records(2)], 1, many, 1234), 7, 5)
+    raw = encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5)
     disk, path = on_disk(raw)
-    assert timestamp_of(disk.session(), path) == 1234
+    assert last_contained_log_timestamp(disk.session(), path) == 1234
     disk.files[path].data[-1] ^= 1
-    assert timestamp_of(disk.session(), path) == 1234
+    assert last_contained_log_timestamp(disk.session(), path) == 1234
     for at in (5_000, 20):
         disk.files[path].data[at] ^= 1
         with pytest.raises(CorruptFile):
-            timestamp_of(disk.session(), path)
+            last_contained_log_timestamp(disk.session(), path)
     for length in (0, 60, 61, 100):
         del disk.files[path].data[length:]
         with pytest.raises(CorruptFile):
-            timestamp_of(disk.session(), path)
+            last_contained_log_timestamp(disk.session(), path)
         disk.files[path].data[:] = bytearray(raw)
 
 

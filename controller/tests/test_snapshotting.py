@@ -8,14 +8,14 @@ import pytest
 import trio
 
 from ottla.controller.tests.test_driver import LOG, code, topic, virtual
-from ottla.controller.tests.world import Ground
+from ottla.controller.tests.world import ControllerFixture
 from ottla.wire.messages import metadata_records as m
 from ottla.world.env import Lane
 
 
 @virtual
 async def test_snapshots_are_written_beside_the_turns_and_what_they_cover_goes() -> None:
-    ground = Ground(
+    ground = ControllerFixture(
         **{"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "4000"}
     )
     async with ground.controller() as controller:
@@ -25,8 +25,8 @@ async def test_snapshots_are_written_beside_the_turns_and_what_they_cover_goes()
         await controller.submit(topic("last"), 7)
         before = controller.image
         raft, store = controller._raft.machine, controller._store
-        assert [name for name, _ in raft.chain.snapshots] == [s.end_offset for s in store.snapshots]
-        assert raft.chain.start == store.log.log_start_offset > 0
+        assert [name for name, _ in raft.log_summary.snapshots] == [s.end_offset for s in store.snapshots]
+        assert raft.log_summary.start_offset == store.log.log_start_offset > 0
     names = ground.disk.session().listdir(LOG)
     snapshots = [n for n in names if n.endswith(".checkpoint")]
     assert 1 <= len(snapshots) <= 2
@@ -39,7 +39,7 @@ async def test_snapshots_are_written_beside_the_turns_and_what_they_cover_goes()
 
 @virtual
 async def test_an_hour_after_the_last_snapshot_the_next_commit_brings_one() -> None:
-    ground = Ground()
+    ground = ControllerFixture()
     async with ground.controller() as controller:
         await controller.submit(topic("t"), 7)
         ground.env.wall_ms += 3_600_000
@@ -52,7 +52,7 @@ async def test_an_hour_after_the_last_snapshot_the_next_commit_brings_one() -> N
 
 @virtual
 async def test_what_was_written_before_a_restart_counts_for_the_next_snapshot() -> None:
-    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "3000"})
+    ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "3000"})
     for life in range(20):
         async with ground.controller(broker=life == 0) as controller:
             await controller.submit(topic(f"t{life}"), 7)
@@ -66,27 +66,27 @@ async def test_what_was_written_before_a_restart_counts_for_the_next_snapshot() 
 
 @virtual
 async def test_one_snapshot_is_written_at_a_time() -> None:
-    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "500"})
+    ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "500"})
     async with ground.controller() as controller:
         await trio.sleep(1)
         before = len(controller._store.snapshots)
-        ground.env.slow[Lane.FILES] = trio.Event()
+        ground.env.blocked_pools[Lane.FILES] = trio.Event()
         for number in range(12):
             await controller.submit(topic(f"t{number}"), 7)
         segments = [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")]
         for number in range(12, 24):
             await controller.submit(topic(f"t{number}"), 7)
         assert [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")] == segments, "no other was begun"
-        ground.env.slow.pop(Lane.FILES).set()
+        ground.env.blocked_pools.pop(Lane.FILES).set()
         await trio.sleep(1)
         assert len(controller._store.snapshots) == before + 1
 
 
 @virtual
 async def test_r230_no_snapshot_is_taken_while_a_metadata_transaction_is_open() -> None:
-    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1000"})
+    ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "1000"})
     async with ground.controller() as controller:
-        turns, store = controller._turns, controller._store
+        turns, store = controller._request_processor, controller._store
         await turns.append([m.BeginTransactionRecord("x")])
         await turns.commit()
         await trio.sleep(1)
@@ -104,11 +104,11 @@ async def test_r230_no_snapshot_is_taken_while_a_metadata_transaction_is_open() 
 
 @virtual
 async def test_a_snapshot_that_cannot_be_written_ends_it() -> None:
-    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1"})
+    ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "1"})
     async with ground.controller() as controller:
         await trio.sleep(1)
         await controller.submit(topic("t"), 7)
-        ground.env.broken = OSError("full")
+        ground.env.thread_error = OSError("full")
         await trio.sleep(1)
         assert [str(e) for e in ground.failures] == ["full"]
 
@@ -117,7 +117,7 @@ async def test_a_snapshot_that_cannot_be_written_ends_it() -> None:
 @virtual
 async def test_a_snapshot_for_which_descriptors_are_missing_is_left_out(where: str) -> None:
     """The process is short of something, and the disk is fine: nothing is lost, for the log has it all."""
-    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1500"})
+    ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "1500"})
 
     def short(call: str, path: str) -> OSError | None:
         at = ".checkpoint.part" if where == "thread" else ".log"

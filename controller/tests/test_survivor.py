@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.controller import survivor
-from ottla.controller.format import Plan, Voter, format_directories
-from ottla.controller.levels import starting_levels
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.format import FormatPlan, InitialVoter, format_directories
+from ottla.controller.levels import bootstrap_feature_levels
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.events import Append, HardState, ReplicaKey
-from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.events import HardState, LogAppend, ReplicaKey
+from ottla.controller.raft.machine import RaftStateMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.records import BatchWriter
+from ottla.controller.records import MetadataBatchWriter
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.primitives import uuid_to_string
@@ -31,14 +31,14 @@ def directory_of(node: int) -> bytes:
     return bytes(15) + bytes([node])
 
 
-def one_of(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProperties]:
+def formatted_node(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProperties]:
     """A node's formatted disk; without voters they are fixed by configuration."""
     disk = MemoryDisk(random.Random(1), lambda: 0)
-    rows = tuple(Voter(i, directory_of(i), (Endpoint("C", f"n{i}", 9093),)) for i in voters)
-    levels = starting_levels(None, {}, dynamic_quorum=bool(voters))
+    rows = tuple(InitialVoter(i, directory_of(i), (ListenerEndpoint("C", f"n{i}", 9093),)) for i in voters)
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=bool(voters))
     directory = LogDirectory(disk.session(), "/data")
     directory.lock()
-    plan = Plan(node, uuid_to_string(bytes([9]) * 16), levels, rows)
+    plan = FormatPlan(node, uuid_to_string(bytes([9]) * 16), levels, rows)
     format_directories([directory], directory, plan, 0, lambda: directory_of(node))
     identity = directory.read_meta_properties()
     assert identity is not None
@@ -58,44 +58,44 @@ def partition(number: int, isr: list[int], replicas: list[int]) -> m.PartitionRe
     return m.PartitionRecord(number, TOPIC, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
 
 
-def heard(store: MetadataStore, epoch: int, *records: Any) -> None:
+def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
     """What a leader said, and this replica has on disk."""
-    writer = BatchWriter(1_000)
+    writer = MetadataBatchWriter(1_000)
     for record in records:
         writer.add_message(record)
-    store.append(Append(store.log.log_end_offset, len(records), epoch, batch=writer.done()), 1_000)
-    store.begin_state(HardState(epoch, 1), store.voters(QuorumConfig(bootstrap=(("x", 1),))))()
-    job = store.begin_sync()
+    store.append(LogAppend(store.log.log_end_offset, len(records), epoch, batch=writer.build()), 1_000)
+    store.prepare_state_write(HardState(epoch, 1), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
+    job = store.prepare_flush()
     job()
-    store.finish_sync(job)
+    store.complete_flush(job)
 
 
 def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
-    disk, identity = one_of(1, 2, 3)
+    disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
-    heard(store, 4, m.TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
     end = store.log.log_end_offset
-    assert survivor.recover(store, {}, 2_000) == 5
+    assert survivor.recover_quorum(store, {}, 2_000) == 5
     disk.lose_power()  # nothing of it hangs on a clean end
     again = opened(disk, identity)
-    voters = again.voters(QuorumConfig())
+    voters = again.voter_history(QuorumConfig())
     assert list(voters.current) == [ReplicaKey(ME, directory_of(ME))]
-    assert QuorumStateFile.read(disk.session(), "/data/__cluster_metadata-0/quorum-state").hard == HardState(5)
-    assert (again.log.log_end_offset, again.chain().last_epoch) == (end + 1, 5)
-    raft = RaftMachine(again.me, voters, again.hard, again.chain(), lambda: 0.5)
-    ready = raft.step(0, events.Start())
+    assert QuorumStateFile.read(disk.session(), "/data/__cluster_metadata-0/quorum-state").hard_state == HardState(5)
+    assert (again.log.log_end_offset, again.log_summary().last_epoch) == (end + 1, 5)
+    raft = RaftStateMachine(again.local_replica, voters, again.persisted_hard_state, again.log_summary(), lambda: 0.5)
+    ready = raft.step(0, events.RaftStarted())
     assert raft.is_leader
     assert ready.hard_state == HardState(6, ME), "under an epoch that the others never heard of"
 
 
 def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
-    disk, identity = one_of(1, 2, 3)
+    disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
     rows = [partition(0, [1, 2, 3], [1, 2, 3]), partition(1, [4, 2], [4, 2]), partition(2, [3], [3, 2])]
     brokers = [m.RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
-    heard(store, 4, *brokers, m.TopicRecord("t", TOPIC), *rows)
-    survivor.recover(store, {}, 2_000)
-    image = survivor._machine(opened(disk, identity)).latest
+    append_as_follower(store, 4, *brokers, m.TopicRecord("t", TOPIC), *rows)
+    survivor.recover_quorum(store, {}, 2_000)
+    image = survivor._machine(opened(disk, identity)).latest_image
     assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
     told = image.topics["t"].partitions
     assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
@@ -104,13 +104,13 @@ def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
 
 
 def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
-    disk, identity = one_of(1, 2, 3)
+    disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
     rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
-    heard(store, 4, m.TopicRecord("t", TOPIC), *rows)
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), *rows)
     before = contents(disk)
-    told = survivor.prospect(opened(disk, identity))
-    assert told == survivor.Prospect(ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",))
+    told = survivor.preview_recovery(opened(disk, identity))
+    assert told == survivor.QuorumRecoveryPreview(ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",))
     assert contents(disk) == before
 
 
@@ -123,19 +123,19 @@ def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
     ],
 )
 def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: int, why: str) -> None:
-    disk, identity = one_of(*voters, node=node)
+    disk, identity = formatted_node(*voters, node=node)
     store = opened(disk, identity)
     end = store.log.log_end_offset
-    for attempt in (lambda: survivor.prospect(store), lambda: survivor.recover(store, {}, 0)):
-        with pytest.raises(survivor.CannotRecover, match=why):
+    for attempt in (lambda: survivor.preview_recovery(store), lambda: survivor.recover_quorum(store, {}, 0)):
+        with pytest.raises(survivor.QuorumRecoveryError, match=why):
             attempt()
     assert store.log.log_end_offset == end
 
 
 def test_broken_off_after_the_epoch_it_is_done_again() -> None:
-    disk, identity = one_of(1, 2, 3)
+    disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
-    heard(store, 4, m.TopicRecord("t", TOPIC))
-    store.begin_state(HardState(5), store.voters(QuorumConfig(bootstrap=(("x", 1),))))()
-    assert survivor.recover(opened(disk, identity), {}, 0) == 6
-    assert [v.id for v in opened(disk, identity).voters(QuorumConfig()).current] == [ME]
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC))
+    store.prepare_state_write(HardState(5), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
+    assert survivor.recover_quorum(opened(disk, identity), {}, 0) == 6
+    assert [v.id for v in opened(disk, identity).voter_history(QuorumConfig()).current] == [ME]

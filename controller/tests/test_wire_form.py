@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.raft import wire_form
 from ottla.controller.raft.events import (
-    NOBODY,
-    Answer,
+    NO_NODE_ID,
     BeginEpoch,
     EndEpoch,
     Fetch,
-    FetchAnswer,
+    RaftFetchResponse,
+    RaftRequest,
+    RaftResponse,
     ReplicaKey,
-    Request,
     Vote,
 )
-from ottla.controller.raft.wire_form import Heard, Refusal
+from ottla.controller.raft.wire_form import DecodedRaftResponse, RaftErrorResponse
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode
@@ -30,8 +30,8 @@ from ottla.wire.schema import ZERO_UUID, Message
 CLUSTER = "a-cluster"
 OURS, THEIRS = bytes(range(16)), bytes(range(16, 32))
 ME, PEER, THIRD = ReplicaKey(1, OURS), ReplicaKey(2, THEIRS), ReplicaKey(3, bytes(range(32, 48)))
-HERE = Endpoint("CONTROLLER", "one.example", 9093)
-PRE_VOTE = Vote(ME, 7, 6, 120, pre=True, voter=PEER)
+HERE = ListenerEndpoint("CONTROLLER", "one.example", 9093)
+PRE_VOTE = Vote(ME, 7, 6, 120, pre_vote=True, voter=PEER)
 VOTE = Vote(ME, 8, 6, 120, voter=PEER)
 BEGIN = BeginEpoch(1, 8, voter=PEER)
 END = EndEpoch(1, 8, (THIRD, PEER))
@@ -55,7 +55,7 @@ ASKED = [
     (BEGIN, 1, BEGIN),
     (BEGIN, 0, BEGIN._replace(voter=None)),
     (END, 1, END),
-    (END, 0, END._replace(successors=(nameless(THIRD), nameless(PEER)))),
+    (END, 0, END._replace(preferred_successors=(nameless(THIRD), nameless(PEER)))),
     (FETCH, 18, FETCH),
     (FETCH, 17, FETCH._replace(high_watermark=2**63 - 1)),
     (FETCH, 16, FETCH._replace(replica=nameless(ME), high_watermark=2**63 - 1)),
@@ -67,7 +67,9 @@ ASKED = [
 @pytest.mark.parametrize(
     ("request_", "version", "arrives"), ASKED, ids=lambda x: str(getattr(x, "__class__", x).__name__)
 )
-def test_a_request_arrives_as_much_as_its_version_can_say(request_: Request, version: int, arrives: Request) -> None:
+def test_a_request_arrives_as_much_as_its_version_can_say(
+    request_: RaftRequest, version: int, arrives: RaftRequest
+) -> None:
     message = wire_form.to_message(request_, PEER, CLUSTER, version, (HERE,))
     assert wire_form.from_message(through_bytes(message, version), CLUSTER) == arrives
 
@@ -102,7 +104,7 @@ def test_a_raft_fetch_has_no_session_its_own_limit_and_kafkas_fields() -> None:
     assert (old.replica_id, old.replica_state.replica_id) == (1, -1)
 
 
-def asked(request: Request, version: int) -> Message:
+def request_message(request: RaftRequest, version: int) -> Message:
     return wire_form.to_message(request, PEER, CLUSTER, version)
 
 
@@ -112,25 +114,27 @@ WITH_FETCH = [*LATEST, (FETCH, 18, f.FetchResponse)]
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), WITH_FETCH)
 def test_another_cluster_is_refused_for_the_whole_request_and_no_cluster_passes(
-    request_: Request, version: int, answer_class: type[Message]
+    request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
-    message = asked(request_, version)
+    message = request_message(request_, version)
     refusal = wire_form.from_message(message, "another")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RaftErrorResponse)
     assert refusal.error is ErrorCode.INCONSISTENT_CLUSTER_ID
-    answer = wire_form.refusal_message(message, Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+    answer = wire_form.error_response_message(message, RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert isinstance(answer, answer_class)
-    assert wire_form.from_answer(through_bytes(answer, version), "CONTROLLER") == Refusal(refusal.error)
+    assert wire_form.from_response_message(through_bytes(answer, version), "CONTROLLER") == RaftErrorResponse(
+        refusal.error
+    )
     message.cluster_id = None  # type: ignore[attr-defined]
     assert wire_form.from_message(message, CLUSTER) == request_
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), WITH_FETCH)
 def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
-    request_: Request, version: int, answer_class: type[Message]
+    request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
     def changed(change: str) -> Message:
-        message = asked(request_, version)
+        message = request_message(request_, version)
         topics = message.topics  # type: ignore[attr-defined]
         match change:
             case "no topic":
@@ -153,32 +157,38 @@ def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
 
     cases = ("no topic", "two topics", "another topic", "no partition", "two partitions", "another partition")
     found = {case: wire_form.from_message(changed(case), CLUSTER) for case in cases}
-    assert found == dict.fromkeys(cases, Refusal(ErrorCode.INVALID_REQUEST))
+    assert found == dict.fromkeys(cases, RaftErrorResponse(ErrorCode.INVALID_REQUEST))
 
 
 def test_a_fetch_without_an_id_is_known_by_the_topics_name() -> None:
-    message = asked(FETCH, 12)
+    message = request_message(FETCH, 12)
     assert isinstance(message, f.FetchRequest)
     message.topics[0].topic_id = ZERO_UUID
     assert wire_form.from_message(message, CLUSTER) == FETCH
     message.topics[0].topic = "orders"
-    assert wire_form.from_message(message, CLUSTER) == Refusal(ErrorCode.INVALID_REQUEST)
+    assert wire_form.from_message(message, CLUSTER) == RaftErrorResponse(ErrorCode.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), LATEST)
 def test_an_answer_names_the_leader_and_where_it_listens(
-    request_: Request, version: int, answer_class: type[Message]
+    request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
-    said = Answer(ErrorCode.FENCED_LEADER_EPOCH, 9, 3, granted=isinstance(request_, Vote))
-    message = wire_form.answer_message(request_, said, HERE)
+    said = RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, 3, vote_granted=isinstance(request_, Vote))
+    message = wire_form.to_response_message(request_, said, HERE)
     assert isinstance(message, answer_class)
-    assert wire_form.from_answer(through_bytes(message, version), "CONTROLLER") == Heard(said, HERE)
-    nobody = said._replace(leader_id=NOBODY)
-    assert wire_form.from_answer(wire_form.answer_message(request_, nobody, HERE), "X") == Heard(nobody)
-    assert wire_form.from_answer(wire_form.answer_message(request_, said, None), "X") == Heard(said)
+    assert wire_form.from_response_message(through_bytes(message, version), "CONTROLLER") == DecodedRaftResponse(
+        said, HERE
+    )
+    nobody = said._replace(leader_id=NO_NODE_ID)
+    assert wire_form.from_response_message(
+        wire_form.to_response_message(request_, nobody, HERE), "X"
+    ) == DecodedRaftResponse(nobody)
+    assert wire_form.from_response_message(
+        wire_form.to_response_message(request_, said, None), "X"
+    ) == DecodedRaftResponse(said)
 
 
-PLAIN = FetchAnswer(ErrorCode.NONE, 8, 3, high_watermark=99)
+PLAIN = RaftFetchResponse(ErrorCode.NONE, 8, 3, high_watermark=99)
 
 
 @pytest.mark.parametrize(
@@ -190,27 +200,27 @@ PLAIN = FetchAnswer(ErrorCode.NONE, 8, 3, high_watermark=99)
         (PLAIN._replace(diverging=(6, 77)), 18, HERE),
         (PLAIN._replace(diverging=(0, 0)), 18, HERE),
         (PLAIN._replace(snapshot=(50, 5)), 18, HERE),
-        (PLAIN._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=NOBODY), 18, None),
+        (PLAIN._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=NO_NODE_ID), 18, None),
     ],
 )
 def test_an_answer_to_a_fetch_keeps_epochs_offsets_and_bytes(
-    said: FetchAnswer, version: int, where: Endpoint | None
+    said: RaftFetchResponse, version: int, where: ListenerEndpoint | None
 ) -> None:
     """R218, R221: nodes are named from version 17 on."""
-    message = wire_form.fetch_answer_message(said, log_start=10, leader=HERE, version=version, records=b"batches")
+    message = wire_form.to_fetch_response_message(said, log_start=10, leader=HERE, version=version, records=b"batches")
     row = message.responses[0].partitions[0]
     assert (row.log_start_offset, message.responses[0].topic_id) == (10, METADATA_TOPIC_ID)
-    heard = wire_form.from_answer(through_bytes(message, version), "CONTROLLER")
-    assert isinstance(heard, Heard)
-    assert (heard.answer, heard.leader, bytes(heard.records)) == (said, where, b"batches")
+    heard = wire_form.from_response_message(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(heard, DecodedRaftResponse)
+    assert (heard.response, heard.leader_endpoint, bytes(heard.records)) == (said, where, b"batches")
 
 
 def test_an_answer_of_another_shape_or_with_a_code_nobody_knows_is_no_answer() -> None:
-    nonsense = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert wire_form.from_answer(v.VoteResponse(), "X") == nonsense
-    assert wire_form.from_answer(f.FetchResponse(), "X") == nonsense
-    assert wire_form.from_answer(v.VoteResponse(9999), "X") == nonsense
+    nonsense = RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert wire_form.from_response_message(v.VoteResponse(), "X") == nonsense
+    assert wire_form.from_response_message(f.FetchResponse(), "X") == nonsense
+    assert wire_form.from_response_message(v.VoteResponse(9999), "X") == nonsense
     other = v.VoteResponse(topics=[v.VoteResponseTopicData("orders", [v.VoteResponsePartitionData()])])
-    assert wire_form.from_answer(other, "X") == nonsense
+    assert wire_form.from_response_message(other, "X") == nonsense
     other.topics = [v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData()] * 2)]
-    assert wire_form.from_answer(other, "X") == nonsense
+    assert wire_form.from_response_message(other, "X") == nonsense

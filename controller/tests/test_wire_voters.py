@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.raft import wire_form
 from ottla.controller.raft.events import (
-    NOBODY,
+    NO_NODE_ID,
     AddVoter,
-    AskVersions,
     FetchSnapshot,
-    RaiseVersion,
+    KRaftVersionsResponse,
+    QueryKRaftVersions,
+    RaftFetchSnapshotResponse,
+    RaftRequest,
     RemoveVoter,
     ReplicaKey,
-    Request,
-    SnapshotAnswer,
     UpdateVoter,
-    VersionsAnswer,
-    VoterAnswer,
+    UpgradeKRaftVersion,
+    VoterChangeResponse,
 )
-from ottla.controller.raft.wire_form import Heard, Refusal
-from ottla.controller.raft.wire_voters import snapshot_answer_message
+from ottla.controller.raft.wire_form import DecodedRaftResponse, RaftErrorResponse
+from ottla.controller.raft.wire_voters import to_fetch_snapshot_response
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode
@@ -36,7 +36,7 @@ from ottla.wire.schema import Message
 CLUSTER = "a-cluster"
 OURS, THEIRS = bytes(range(1, 17)), bytes(range(17, 33))
 ME, PEER = ReplicaKey(1, OURS), ReplicaKey(2, THEIRS)
-HERE = Endpoint("CONTROLLER", "one.example", 9093)
+HERE = ListenerEndpoint("CONTROLLER", "one.example", 9093)
 PLACES = (Place("CONTROLLER", "one.example", 9093), Place("SECOND", "one.example", 9094))
 SNAPSHOT = FetchSnapshot(ME, 8, (120, 6), 4096)
 ADD = AddVoter(ME, PLACES, ack_when_committed=False)
@@ -59,25 +59,27 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("request_", "version", "arrives"), ASKED)
-def test_a_request_arrives_as_much_as_its_version_can_say(request_: Request, version: int, arrives: Request) -> None:
+def test_a_request_arrives_as_much_as_its_version_can_say(
+    request_: RaftRequest, version: int, arrives: RaftRequest
+) -> None:
     message = wire_form.to_message(request_, PEER, CLUSTER, version)
     assert wire_form.from_message(through_bytes(message, version), CLUSTER) == arrives
 
 
 @pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in ASKED])
-def test_another_cluster_is_refused_and_no_cluster_passes(request_: Request, version: int) -> None:
+def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest, version: int) -> None:
     message = wire_form.to_message(request_, PEER, CLUSTER, version)
     refusal = wire_form.from_message(message, "another")
     why = f'The given id "{CLUSTER}" doesn\'t match the cluster id "another"'
-    assert refusal == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
-    answer = through_bytes(wire_form.refusal_message(message, refusal, 8, 3, HERE), version)
+    assert refusal == RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    answer = through_bytes(wire_form.error_response_message(message, refusal, 8, 3, HERE), version)
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID  # type: ignore[attr-defined]
     if isinstance(answer, a.AddRaftVoterResponse | r.RemoveRaftVoterResponse):
         assert answer.error_message == why
     if isinstance(answer, u.UpdateRaftVoterResponse):
         assert answer.current_leader == u.CurrentLeader(8, 3, HERE.host, HERE.port)
     message.cluster_id = None  # type: ignore[attr-defined]
-    assert not isinstance(wire_form.from_message(message, CLUSTER), Refusal)
+    assert not isinstance(wire_form.from_message(message, CLUSTER), RaftErrorResponse)
 
 
 def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
@@ -88,7 +90,7 @@ def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
 
 def test_kraft_version_is_raised_by_no_message() -> None:
     with pytest.raises(AssertionError, match="own controller"):
-        wire_form.to_message(RaiseVersion(1), PEER, CLUSTER, 0)
+        wire_form.to_message(UpgradeKRaftVersion(1), PEER, CLUSTER, 0)
 
 
 def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
@@ -97,22 +99,22 @@ def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
         assert isinstance(message, s.FetchSnapshotRequest)
         message.topics[0].name, message.topics[0].partitions[0].partition = name, partition
         refusal = wire_form.from_message(message, CLUSTER)
-        assert refusal == Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        answer = through_bytes(wire_form.refusal_message(message, refusal), 1)
+        assert refusal == RaftErrorResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = through_bytes(wire_form.error_response_message(message, refusal), 1)
         assert isinstance(answer, s.FetchSnapshotResponse)
         (row,) = answer.topics[0].partitions
         found = (answer.error_code, answer.topics[0].name, row.index, row.error_code)
         assert found == (0, name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert wire_form.from_answer(answer, "X") == Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert wire_form.from_response_message(answer, "X") == RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     for topics in ([], message.topics * 2):
         message.topics = topics
         refusal = wire_form.from_message(message, CLUSTER)
-        assert refusal == Refusal(ErrorCode.INVALID_REQUEST)
-        answer = through_bytes(wire_form.refusal_message(message, refusal), 1)
-        assert wire_form.from_answer(answer, "X") == refusal
+        assert refusal == RaftErrorResponse(ErrorCode.INVALID_REQUEST)
+        answer = through_bytes(wire_form.error_response_message(message, refusal), 1)
+        assert wire_form.from_response_message(answer, "X") == refusal
 
 
-GIVEN = SnapshotAnswer(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
+GIVEN = RaftFetchSnapshotResponse(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
 
 
 @pytest.mark.parametrize(
@@ -120,43 +122,49 @@ GIVEN = SnapshotAnswer(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
     [
         (GIVEN, 1, HERE),
         (GIVEN, 0, None),
-        (SnapshotAnswer(ErrorCode.FENCED_LEADER_EPOCH, 9, NOBODY, (0, 0)), 1, None),
+        (RaftFetchSnapshotResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, NO_NODE_ID, (0, 0)), 1, None),
     ],
 )
-def test_an_answer_with_a_part_of_a_snapshot(said: SnapshotAnswer, version: int, where: Endpoint | None) -> None:
-    message = snapshot_answer_message(said, leader=HERE, version=version, raw=b"raw bytes")
-    heard = wire_form.from_answer(through_bytes(message, version), "CONTROLLER")
-    assert isinstance(heard, Heard)
-    assert (heard.answer, heard.leader, bytes(heard.records)) == (said, where, b"raw bytes")
+def test_an_answer_with_a_part_of_a_snapshot(
+    said: RaftFetchSnapshotResponse, version: int, where: ListenerEndpoint | None
+) -> None:
+    message = to_fetch_snapshot_response(said, leader=HERE, version=version, raw=b"raw bytes")
+    heard = wire_form.from_response_message(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(heard, DecodedRaftResponse)
+    assert (heard.response, heard.leader_endpoint, bytes(heard.records)) == (said, where, b"raw bytes")
 
 
 def test_an_answer_to_a_wish_brings_error_and_message() -> None:
-    said = VoterAnswer(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
+    said = VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
     for wish, version, answer_class in ((ADD, 1, a.AddRaftVoterResponse), (REMOVE, 0, r.RemoveRaftVoterResponse)):
-        message = wire_form.answer_message(wish, said, HERE)
+        message = wire_form.to_response_message(wish, said, HERE)
         assert isinstance(message, answer_class)
-        heard = wire_form.from_answer(through_bytes(message, version), "CONTROLLER")
-        assert heard == Heard(VoterAnswer(ErrorCode.DUPLICATE_VOTER, message="there is one"))
+        heard = wire_form.from_response_message(through_bytes(message, version), "CONTROLLER")
+        assert heard == DecodedRaftResponse(VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, message="there is one"))
 
 
-@pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NOBODY, HERE, None)])
+@pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NO_NODE_ID, HERE, None)])
 def test_r249_an_answer_to_an_update_says_who_leads_and_where(
-    leader_id: int, leader: Endpoint | None, where: Endpoint | None
+    leader_id: int, leader: ListenerEndpoint | None, where: ListenerEndpoint | None
 ) -> None:
-    said = VoterAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
-    message = wire_form.answer_message(UPDATE, said, leader)
+    said = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
+    message = wire_form.to_response_message(UPDATE, said, leader)
     assert isinstance(message, u.UpdateRaftVoterResponse)
-    assert wire_form.from_answer(through_bytes(message, 0), "CONTROLLER") == Heard(said, where)
+    assert wire_form.from_response_message(through_bytes(message, 0), "CONTROLLER") == DecodedRaftResponse(said, where)
 
 
 def test_r248_what_a_new_voter_speaks() -> None:
-    ask = wire_form.to_message(AskVersions(PEER, PLACES), PEER, CLUSTER, 4)
+    ask = wire_form.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
     assert isinstance(through_bytes(ask, 4), av.ApiVersionsRequest)
     features = [av.SupportedFeatureKey("metadata.version", 7, 30), av.SupportedFeatureKey("kraft.version", 0, 1)]
     message = av.ApiVersionsResponse(supported_features=features)
-    assert wire_form.from_answer(through_bytes(message, 4), "X") == Heard(VersionsAnswer(ErrorCode.NONE, 0, 1))
+    assert wire_form.from_response_message(through_bytes(message, 4), "X") == DecodedRaftResponse(
+        KRaftVersionsResponse(ErrorCode.NONE, 0, 1)
+    )
     refused = av.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
-    assert wire_form.from_answer(refused, "X") == Heard(VersionsAnswer(ErrorCode.UNSUPPORTED_VERSION))
+    assert wire_form.from_response_message(refused, "X") == DecodedRaftResponse(
+        KRaftVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
+    )
 
 
 MANY = [a.Listener(str(n), "h", 9) for n in range(1001)]
@@ -172,7 +180,7 @@ MANY = [a.Listener(str(n), "h", 9) for n in range(1001)]
 )
 def test_voter_request_with_too_many_endpoints_is_refused(message: Message) -> None:
     refused = wire_form.from_message(message, CLUSTER)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RaftErrorResponse)
     assert refused.error == ErrorCode.INVALID_REQUEST
     del message.listeners[1000:]  # type: ignore[attr-defined]
-    assert not isinstance(wire_form.from_message(message, CLUSTER), Refusal)
+    assert not isinstance(wire_form.from_message(message, CLUSTER), RaftErrorResponse)

@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import trio
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.decision import Defaults
-from ottla.controller.driver import Controller
+from ottla.controller.decision import ControllerDefaults
+from ottla.controller.driver import QuorumController
 from ottla.controller.format import format_directory
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.log.directory import LogDirectory
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
 from ottla.world.memory_disk import MemoryDisk
 
 T = TypeVar("T")
-ENDPOINT = Endpoint("CONTROLLER", "localhost", 9093)
-ALONE = QuorumConfig(endpoints=(ENDPOINT,))
+ENDPOINT = ListenerEndpoint("CONTROLLER", "localhost", 9093)
+SINGLE_NODE_QUORUM = QuorumConfig(endpoints=(ENDPOINT,))
 DIRECTORY_ID = bytes(15) + b"\x77"
 
 
-class TestEnv:
-    """What a controller asks of the world. Threads take as long as `gate` is closed."""
+class ControllerTestEnv:
+    """What a controller asks of the world. Threads take as long as `thread_gate` is closed."""
 
     __test__ = False
 
@@ -35,11 +35,11 @@ class TestEnv:
         self.disk = disk.session()
         self.net: Any = None
         self.threads = 0
-        self.gate: trio.Event | None = None
-        self.slow: dict[Any, trio.Event] = {}
+        self.thread_gate: trio.Event | None = None
+        self.blocked_pools: dict[Any, trio.Event] = {}
         """Lanes in which nothing is done before the event."""
         self.wall_ms = 1_000
-        self.broken: OSError | None = None
+        self.thread_error: OSError | None = None
         self._ids = ids
 
     def now_ms(self) -> int:
@@ -63,19 +63,19 @@ class TestEnv:
     async def in_thread(self, work: Callable[[], T], lane: Any = None) -> T:
         self.threads += 1
         await trio.lowlevel.checkpoint()
-        if lane in self.slow:
-            await self.slow[lane].wait()
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.broken is not None:
-            raise self.broken
+        if lane in self.blocked_pools:
+            await self.blocked_pools[lane].wait()
+        if self.thread_gate is not None:
+            await self.thread_gate.wait()
+        if self.thread_error is not None:
+            raise self.thread_error
         return work()
 
     async def in_process(self, work: Any, argument: Any) -> Any:
         raise NotImplementedError
 
 
-async def register_broker(controller: Controller, directory_id: bytes = DIRECTORY_ID) -> int:
+async def register_broker(controller: QuorumController, directory_id: bytes = DIRECTORY_ID) -> int:
     """The broker of the controller's own node registers and may lead; gives its epoch."""
     known = controller.image.brokers.get(controller.node_id)
     request = br.BrokerRegistrationRequest(
@@ -91,51 +91,55 @@ async def register_broker(controller: Controller, directory_id: bytes = DIRECTOR
     answer = await controller.submit(request)
     assert answer.error_code == 0
     epoch: int = answer.broker_epoch
-    await beat(controller, epoch)
+    await send_heartbeat(controller, epoch)
     return epoch
 
 
-async def beat(controller: Controller, epoch: int, *, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
+async def send_heartbeat(
+    controller: QuorumController, epoch: int, *, want_shut_down: bool = False
+) -> bh.BrokerHeartbeatResponse:
     """A heartbeat of that broker."""
-    controller.heard(controller.node_id, epoch)
+    controller.record_heartbeat(controller.node_id, epoch)
     request = bh.BrokerHeartbeatRequest(controller.node_id, epoch, controller.image.offset, False, want_shut_down)
     answer: bh.BrokerHeartbeatResponse = await controller.submit(request)
     return answer
 
 
-async def resign_broker(controller: Controller) -> int:
+async def shut_down_broker(controller: QuorumController) -> int:
     """Its controlled shutdown: how many heartbeats it took, at most ten."""
     epoch = controller.image.brokers[controller.node_id].broker_epoch
     for number in range(1, 10):
-        if (await beat(controller, epoch, want_shut_down=True)).should_shut_down:
+        if (await send_heartbeat(controller, epoch, want_shut_down=True)).should_shut_down:
             return number
     return 10
 
 
-class Ground:
+class ControllerFixture:
     """A formatted directory, and controllers that come and go on it."""
 
     def __init__(self, **defaults: str) -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
-        self.defaults = Defaults(broker=defaults)
+        self.defaults = ControllerDefaults(static_config=defaults)
         self.failures: list[OSError] = []
         self._ids = itertools.count(1)
-        self.env = TestEnv(self.disk, self._ids)
+        self.env = ControllerTestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
         directory.lock()
         self.identity = format_directory(directory, 1, None, ENDPOINT, 0, self.env.uuid)
         directory.unlock()
 
     @asynccontextmanager
-    async def controller(self, *, broker: bool = True) -> AsyncIterator[Controller]:
+    async def controller(self, *, broker: bool = True) -> AsyncIterator[QuorumController]:
         """A controller that leads; with a broker that may lead unless told otherwise."""
-        self.env = TestEnv(self.disk, self._ids)
+        self.env = ControllerTestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
-        out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append, ALONE)
+        out = QuorumController(
+            self.env, directory, self.identity, self.defaults, self.failures.append, SINGLE_NODE_QUORUM
+        )
         out.load()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(out.run)
-            await out.ready()
+            await out.wait_ready()
             if broker:
                 await register_broker(out)
             yield out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
-from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
+from ottla.controller.acl import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import delete_acls as da
@@ -23,13 +23,13 @@ examples:
   ottla acl remove --principal User:alice --topic events
 """
 _KINDS = {
-    "topic": Resource.TOPIC,
-    "group": Resource.GROUP,
-    "transactional-id": Resource.TRANSACTIONAL_ID,
-    "delegation-token": Resource.DELEGATION_TOKEN,
-    "user": Resource.USER,
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "delegation-token": ResourceType.DELEGATION_TOKEN,
+    "user": ResourceType.USER,
 }
-_OPERATIONS = {o.name.lower().replace("_", "-"): o for o in Operation if o > Operation.ANY}
+_OPERATIONS = {o.name.lower().replace("_", "-"): o for o in AclOperation if o > AclOperation.ANY}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,32 +66,32 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-def _about(options: argparse.Namespace) -> list[tuple[Resource, str]]:
+def _about(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
     """What the rules are about."""
     out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
     named = [(kind, name) for kind, name in out if name is not None]
-    return [*named, (Resource.CLUSTER, CLUSTER_NAME)] if options.cluster else named
+    return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named
 
 
-def _added(options: argparse.Namespace) -> list[Acl]:
+def _added(options: argparse.Namespace) -> list[StandardAcl]:
     """The rules that shall be.
 
     Raises:
         Failed: something that makes a rule is not said.
     """
     about, operations = _about(options), [_OPERATIONS[o] for o in options.operation]
-    who = [(p, Permission.ALLOW) for p in options.allow] + [(p, Permission.DENY) for p in options.deny]
+    who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
     if not about or not operations or not who:
         raise Failed("say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)")
     for principal, _ in who:
         if ":" not in principal:
             raise Failed(f"{principal}: write User:{principal}")
-    pattern = Pattern.PREFIXED if options.prefixed else Pattern.LITERAL
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
     return [
-        Acl(
+        StandardAcl(
             kind,
             name,
-            pattern if kind is not Resource.CLUSTER else Pattern.LITERAL,
+            pattern if kind is not ResourceType.CLUSTER else PatternType.LITERAL,
             principal,
             options.host or "*",
             o,
@@ -103,7 +103,7 @@ def _added(options: argparse.Namespace) -> list[Acl]:
     ]
 
 
-def _row(acl: Acl) -> dict[str, object]:
+def _row(acl: StandardAcl) -> dict[str, object]:
     return {
         "resource": acl.resource.name.lower(),
         "name": acl.name,
@@ -117,25 +117,29 @@ def _row(acl: Acl) -> dict[str, object]:
 
 def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, str | None, str | None, int, int]]:
     """What is asked for, as the fields of a filter."""
-    pattern = int(Pattern.PREFIXED if options.prefixed else Pattern.ANY)
-    operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(Operation.ANY)]
+    pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
+    operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
     about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _about(options)]
     return [
-        (kind, name, pattern, options.principal, options.host, operation, int(Permission.ANY))
-        for kind, name in about or [(int(Resource.ANY), None)]
+        (kind, name, pattern, options.principal, options.host, operation, int(AclPermissionType.ANY))
+        for kind, name in about or [(int(ResourceType.ANY), None)]
         for operation in operations
     ]
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    found: set[Acl] = set()
+    found: set[StandardAcl] = set()
     for wanted in _filters(options):
         answer = await client.call(ds.DescribeAclsRequest(*wanted))
         check(answer.error_code, answer.error_message, "rules")
         for r in answer.resources:
-            at = Resource(r.resource_type), r.resource_name, Pattern(r.pattern_type)
+            at = ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)
             for a in r.acls:
-                found.add(Acl(*at, a.principal, a.host, Operation(a.operation), Permission(a.permission_type)))
+                found.add(
+                    StandardAcl(
+                        *at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type)
+                    )
+                )
     show([_row(acl) for acl in sorted(found)], options.output)
 
 
@@ -152,13 +156,15 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     if not (options.all or _about(options) or options.principal or options.host or options.operation):
         raise Failed("say which rules, or --all of them")
     answer = await client.call(da.DeleteAclsRequest([da.DeleteAclsFilter(*x) for x in _filters(options)]))
-    gone: set[Acl] = set()
+    gone: set[StandardAcl] = set()
     for row in answer.filter_results:
         check(row.error_code, row.error_message, "rules")
         for a in row.matching_acls:
             check(a.error_code, a.error_message, a.resource_name)
-            at = Resource(a.resource_type), a.resource_name, Pattern(a.pattern_type)
-            gone.add(Acl(*at, a.principal, a.host, Operation(a.operation), Permission(a.permission_type)))
+            at = ResourceType(a.resource_type), a.resource_name, PatternType(a.pattern_type)
+            gone.add(
+                StandardAcl(*at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type))
+            )
     show([_row(acl) for acl in sorted(gone)], options.output)
 
 

@@ -59,7 +59,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _start(options: argparse.Namespace) -> int:
     from ottla.broker.addresses import BadConfig
     from ottla.cluster import Cluster, ClusterFailed
-    from ottla.controller.format import CannotFormat
+    from ottla.controller.format import StorageFormatError
     from ottla.log.checkpoints import CorruptFile
 
     if options.nodes < 1:
@@ -82,7 +82,7 @@ def _start(options: argparse.Namespace) -> int:
             return _watch(cluster.nodes)
     except _Stop:
         return 0
-    except (ClusterFailed, CannotFormat, CorruptFile, OSError) as error:
+    except (ClusterFailed, StorageFormatError, CorruptFile, OSError) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
         return 1
 

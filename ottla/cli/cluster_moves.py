@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from ottla.cli import blocking
 from ottla.cli.common import Failed, add_connection, check, show
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.controller.image import RESOURCE_BROKER
-from ottla.controller.plan_moves import At, Change, drain, rebalance
+from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment, drain, rebalance
 from ottla.tools.throttling import lifted, throttle
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_partition_reassignments as ar
@@ -79,7 +79,7 @@ def add_pace(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def partition_of(text: str) -> At:
+def partition_of(text: str) -> PlannedPartition:
     """``TOPIC:PARTITION``.
 
     Raises:
@@ -91,7 +91,7 @@ def partition_of(text: str) -> At:
     return topic, int(number)
 
 
-def move_of(text: str) -> Change:
+def move_of(text: str) -> PlannedReassignment:
     """``TOPIC:PARTITION=ID,ID,...``.
 
     Raises:
@@ -101,17 +101,17 @@ def move_of(text: str) -> Change:
     words = ids.split(",")
     if not equals or not all(word.isdigit() for word in words):
         raise Failed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
-    return Change(partition_of(at), tuple(int(word) for word in words))
+    return PlannedReassignment(partition_of(at), tuple(int(word) for word in words))
 
 
-def _by_topic(partitions: Iterable[At]) -> dict[str, list[int]]:
+def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
     out: dict[str, list[int]] = {}
     for topic, number in partitions:
         out.setdefault(topic, []).append(number)
     return out
 
 
-async def _elect_in(client: Asks, kind: int, partitions: Collection[At] | None) -> list[dict[str, Any]]:
+async def _elect_in(client: Asks, kind: int, partitions: Collection[PlannedPartition] | None) -> list[dict[str, Any]]:
     """Ask for elections; gives the rows of those that were held or failed."""
     named = None
     if partitions is not None:
@@ -131,13 +131,13 @@ async def _elect(client: Asks, options: argparse.Namespace) -> None:
     show(await _elect_in(client, int(options.unclean), wanted), options.output)
 
 
-async def _under_way(client: Asks) -> dict[At, lr.OngoingPartitionReassignment]:
+async def _under_way(client: Asks) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
     answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
     check(answer.error_code, answer.error_message, "reassign")
     return {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
 
 
-async def _ask_for(client: Asks, moves: Sequence[tuple[At, list[int] | None]]) -> None:
+async def _ask_for(client: Asks, moves: Sequence[tuple[PlannedPartition, list[int] | None]]) -> None:
     topics: dict[str, ar.ReassignableTopic] = {}
     for (topic, number), replicas in moves:
         row = topics.setdefault(topic, ar.ReassignableTopic(topic))
@@ -150,8 +150,8 @@ async def _ask_for(client: Asks, moves: Sequence[tuple[At, list[int] | None]]) -
 
 
 async def _reassign(client: Asks, options: argparse.Namespace) -> None:
-    moves: list[tuple[At, list[int] | None]] = [(partition_of(text), None) for text in options.cancel]
-    moves += [(change.at, list(change.replicas)) for change in map(move_of, options.moves)]
+    moves: list[tuple[PlannedPartition, list[int] | None]] = [(partition_of(text), None) for text in options.cancel]
+    moves += [(change.partition, list(change.replicas)) for change in map(move_of, options.moves)]
     if moves:
         await _ask_for(client, moves)
     rows = [
@@ -167,7 +167,7 @@ async def _reassign(client: Asks, options: argparse.Namespace) -> None:
     show(rows, options.output)
 
 
-async def _known(client: Asks) -> tuple[dict[int, str | None], dict[At, list[int]]]:
+async def _known(client: Asks) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
     """Live brokers with their racks, and the replicas of all partitions that do not move already."""
     answer, moving = await client.metadata(None), await _under_way(client)
     partitions = {
@@ -181,7 +181,7 @@ async def _known(client: Asks) -> tuple[dict[int, str | None], dict[At, list[int
 
 async def _drain(client: Asks, options: argparse.Namespace) -> None:
     racks, partitions = await _known(client)
-    moves, stuck = at_once(drain(racks, partitions, [options.broker]))
+    moves, stuck = run_to_end(drain(racks, partitions, [options.broker]))
     await _carry_out(client, options, partitions, moves)
     if stuck:
         names = ", ".join(f"{topic}:{number}" for topic, number in stuck[:5])
@@ -190,16 +190,20 @@ async def _drain(client: Asks, options: argparse.Namespace) -> None:
 
 async def _rebalance(client: Asks, options: argparse.Namespace) -> None:
     racks, partitions = await _known(client)
-    await _carry_out(client, options, partitions, at_once(rebalance(racks, partitions)))
+    await _carry_out(client, options, partitions, run_to_end(rebalance(racks, partitions)))
 
 
 async def _carry_out(
-    client: Asks, options: argparse.Namespace, before: dict[At, list[int]], moves: Sequence[Change]
+    client: Asks,
+    options: argparse.Namespace,
+    before: dict[PlannedPartition, list[int]],
+    moves: Sequence[PlannedReassignment],
 ) -> None:
     """Show a plan, or move so many partitions at a time until all are where they shall be; then let first ones lead."""
     if options.dry_run:
         rows: list[dict[str, Any]] = [
-            {"topic": m.at[0], "partition": m.at[1], "from": before[m.at], "to": list(m.replicas)} for m in moves
+            {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
+            for m in moves
         ]
         show(rows, options.output)
         return
@@ -207,7 +211,12 @@ async def _carry_out(
     show([{"moved": len(moves)}], options.output)
 
 
-async def move(client: Asks, options: argparse.Namespace, before: dict[At, list[int]], moves: Sequence[Change]) -> None:
+async def move(
+    client: Asks,
+    options: argparse.Namespace,
+    before: dict[PlannedPartition, list[int]],
+    moves: Sequence[PlannedReassignment],
+) -> None:
     """Have replicas moved, so many partitions at a time and so fast as the options say; then first ones lead.
 
     A limit ends with the command, also where it is broken off.
@@ -222,21 +231,21 @@ async def move(client: Asks, options: argparse.Namespace, before: dict[At, list[
             await _set(client, lifted(held))
 
 
-async def _move(client: Asks, moves: Sequence[Change], at_once: int) -> None:
+async def _move(client: Asks, moves: Sequence[PlannedReassignment], at_once: int) -> None:
     waiting = list(moves)
-    moving: set[At] = set()
+    moving: set[PlannedPartition] = set()
     world = blocking.BlockingEnv()
     while waiting or moving:
         room = max(0, at_once - len(moving))
         begun, waiting = waiting[:room], waiting[room:]
         if begun:
-            await _ask_for(client, [(move.at, list(move.replicas)) for move in begun])
-        moving = {*moving, *(move.at for move in begun)} & set(await _under_way(client))
+            await _ask_for(client, [(move.partition, list(move.replicas)) for move in begun])
+        moving = {*moving, *(move.partition for move in begun)} & set(await _under_way(client))
         _tell(len(moves) - len(waiting) - len(moving), len(moves))
         if moving:
             await world.sleep(LOOK_EVERY_S)
     if moves:
-        await _elect_in(client, 0, [move.at for move in moves])
+        await _elect_in(client, 0, [move.partition for move in moves])
 
 
 async def _set(client: Asks, rows: list[ia.AlterConfigsResource]) -> None:

@@ -39,15 +39,17 @@ def _lines(told: Any, now_ms: int) -> list[str]:
         f"node {told.node_id} knows the metadata up to offset {told.end_offset}, epoch {told.epoch}, "
         f"the last of it written {age_s} s ago",
         f"lost: what controllers {others} decided after that without it: topics, settings, leaders, in-sync replicas",
-        f"{told.led_here} partitions have an in-sync replica on node {told.node_id} and go on with it",
+        f"{told.in_sync_count} partitions have an in-sync replica on node {told.node_id} and go on with it",
     ]
-    if told.behind_here:
+    if told.out_of_sync_partitions:
         out.append(
-            f"{len(told.behind_here)} have a replica on it that was behind: they wait for another broker to come "
-            f"back, or go on without their newest records (ottla cluster elect --unclean): {_some(told.behind_here)}"
+            f"{len(told.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker to come "
+            f"back, or go on without their newest records (ottla cluster elect --unclean): {_some(told.out_of_sync_partitions)}"
         )
-    if told.elsewhere:
-        out.append(f"{len(told.elsewhere)} lie on other brokers only, and wait for them: {_some(told.elsewhere)}")
+    if told.partitions_without_copy:
+        out.append(
+            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: {_some(told.partitions_without_copy)}"
+        )
     out.append(f"the directories of controllers {others} must never be started again: empty them first")
     return out
 
@@ -57,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from ottla.broker.addresses import BadConfig
     from ottla.cli.settings import configure_again, read_settings
     from ottla.controller import survivor
-    from ottla.controller.raft.store import MetadataStore, StoreSettings
+    from ottla.controller.raft.store import MetadataLogConfig, MetadataStore
     from ottla.log.checkpoints import CorruptFile
     from ottla.log.directory import LogDirectory, LogDirectoryInUse
     from ottla.wire.errors import WireError
@@ -69,23 +71,25 @@ def run(options: argparse.Namespace) -> int:
         config = configure_again(values, options.data_dir, None)
         directory = LogDirectory(machine.disk, config.metadata_dir or config.data_dirs[0])
         if not machine.disk.exists(directory.path):
-            raise survivor.CannotRecover(f"{directory.path}: there is no such directory")
+            raise survivor.QuorumRecoveryError(f"{directory.path}: there is no such directory")
         directory.lock()
         try:
             identity = directory.read_meta_properties()
             if identity is None:
-                raise survivor.CannotRecover(f"{directory.path} belongs to no cluster")
+                raise survivor.QuorumRecoveryError(f"{directory.path} belongs to no cluster")
             now_ms = machine.now_ms()
-            store = MetadataStore(machine.disk, directory.path, identity, now_ms, StoreSettings.of(config.values))
-            print("\n".join(_lines(survivor.prospect(store), now_ms)))
+            store = MetadataStore(
+                machine.disk, directory.path, identity, now_ms, MetadataLogConfig.from_config(config.values)
+            )
+            print("\n".join(_lines(survivor.preview_recovery(store), now_ms)))
             if not options.yes:
                 print("nothing was changed: --yes does it", file=sys.stderr)
                 return 1
-            epoch = survivor.recover(store, config.values, now_ms)
+            epoch = survivor.recover_quorum(store, config.values, now_ms)
             print(f"node {identity.node_id} decides alone from epoch {epoch} on: start it")
             return 0
         finally:
             directory.unlock()
-    except (BadConfig, survivor.CannotRecover, LogDirectoryInUse, CorruptFile, WireError, OSError) as error:
+    except (BadConfig, survivor.QuorumRecoveryError, LogDirectoryInUse, CorruptFile, WireError, OSError) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadConfig) else 1

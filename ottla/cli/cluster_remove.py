@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from ottla.cli import blocking, cluster_moves
 from ottla.cli.common import Failed, add_connection, check, show
-from ottla.controller.decision import at_once
+from ottla.controller.decision import run_to_end
 from ottla.controller.image import RESOURCE_BROKER
-from ottla.controller.plan_moves import At, Change, drain
+from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment, drain
 from ottla.log.directory import METADATA_TOPIC
 from ottla.tools.removal import Sight, refusal, sight, votes_to_the_end
 from ottla.wire.errors import ErrorCode
@@ -76,20 +76,22 @@ async def _joins_again(client: Asks, seen: Sight, nodes: Collection[int]) -> boo
     return False
 
 
-def plan(seen: Sight, leaving: Collection[int], *, fewer: bool) -> list[Change]:
+def plan(seen: Sight, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
     """What has to lie elsewhere.
 
     Raises:
         Failed: something has nowhere to go.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
-    moves, stuck = at_once(drain(seen.racks, partitions, leaving))
-    shorter = [Change(at, tuple(i for i in partitions[at] if i not in leaving)) for at in stuck if fewer]
-    impossible = stuck if not fewer else [change.at for change in shorter if not change.replicas]
+    moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
+    shorter = [PlannedReassignment(at, tuple(i for i in partitions[at] if i not in leaving)) for at in stuck if fewer]
+    impossible = stuck if not fewer else [change.partition for change in shorter if not change.replicas]
     if impossible:
         hint = "" if fewer else " (--fewer-copies leaves them with fewer replicas)"
         raise Failed(f"{len(impossible)} partitions have no other broker to go to: {_named(impossible)}{hint}")
-    waiting = [change.at for change in shorter if not set(change.replicas) <= set(seen.partitions[change.at].isr)]
+    waiting = [
+        change.partition for change in shorter if not set(change.replicas) <= set(seen.partitions[change.partition].isr)
+    ]
     if waiting:
         raise Failed(
             f"{len(waiting)} partitions keep their replicas until all that stay are in sync: {_named(waiting)}; "
@@ -98,17 +100,17 @@ def plan(seen: Sight, leaving: Collection[int], *, fewer: bool) -> list[Change]:
     return sorted([*moves, *shorter])
 
 
-def _named(partitions: Sequence[At]) -> str:
+def _named(partitions: Sequence[PlannedPartition]) -> str:
     return ", ".join(f"{topic}:{number}" for topic, number in partitions[:5])
 
 
-def _rows(seen: Sight, leaving: Sequence[int], moves: Sequence[Change]) -> list[dict[str, Any]]:
+def _rows(seen: Sight, leaving: Sequence[int], moves: Sequence[PlannedReassignment]) -> list[dict[str, Any]]:
     """What would be done, in its order."""
     rows: list[dict[str, Any]] = [
         {
             "step": "move",
-            "what": f"{m.at[0]}:{m.at[1]}",
-            "from": list(seen.partitions[m.at].replicas),
+            "what": f"{m.partition[0]}:{m.partition[1]}",
+            "from": list(seen.partitions[m.partition].replicas),
             "to": list(m.replicas),
         }
         for m in moves

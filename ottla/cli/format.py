@@ -12,8 +12,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.start_checks import check_values
 from ottla.cli.common import command_parser
 from ottla.cli.settings import add_settings, configure, read_settings
-from ottla.controller.format import CannotFormat, Plan, Voter, format_directories, parse_voters
-from ottla.controller.levels import BadLevel, starting_levels
+from ottla.controller.format import FormatPlan, InitialVoter, StorageFormatError, format_directories, parse_voters
+from ottla.controller.levels import InvalidFeatureLevel, bootstrap_feature_levels
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory, LogDirectoryInUse
 from ottla.wire.schema import Message
@@ -69,25 +69,25 @@ def _features(items: list[str]) -> dict[str, int]:
     for item in items:
         name, separator, level = item.partition("=")
         if not separator or not level.strip().isdecimal():
-            raise BadLevel(f"--feature {item}: write NAME=LEVEL")
+            raise InvalidFeatureLevel(f"--feature {item}: write NAME=LEVEL")
         out[name.strip()] = int(level)
     return out
 
 
-def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[Voter, ...]:
+def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
     """Who votes from the beginning, as the options say it; the rules are those of Kafka's tool."""
     static = bool(config.values.get(addresses.VOTERS, "").strip())
     listed = options.standalone or options.initial_controllers is not None
     is_controller = addresses.CONTROLLER in config.roles
     if static and listed:
-        raise CannotFormat(f"{addresses.VOTERS} fixes the voters: leave it out, or the option that lists them")
+        raise StorageFormatError(f"{addresses.VOTERS} fixes the voters: leave it out, or the option that lists them")
     if options.standalone and not is_controller:
-        raise CannotFormat("--standalone is for a controller; this node is a broker only (process.roles)")
+        raise StorageFormatError("--standalone is for a controller; this node is a broker only (process.roles)")
     if is_controller and not static and not listed and not options.no_initial_controllers:
-        raise CannotFormat("say who decides: --standalone, --initial-controllers or --no-initial-controllers")
+        raise StorageFormatError("say who decides: --standalone, --initial-controllers or --no-initial-controllers")
     if options.standalone:
         endpoints = config.quorum(*(x.port for x in config.controller_listeners)).endpoints
-        return (Voter(config.node_id, new_id, endpoints[:1]),)
+        return (InitialVoter(config.node_id, new_id, endpoints[:1]),)
     if options.initial_controllers is not None:
         return parse_voters(options.initial_controllers, addresses.controller_names(config.values)[0])
     return ()
@@ -97,12 +97,12 @@ def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tup
     """Users there are from the beginning."""
     if not options.add_scram:
         return ()
-    from ottla.controller.scram import BadScramOption, read_option  # hashes take their time to load
+    from ottla.controller.scram import InvalidScramOption, parse_scram_option  # hashes take their time to load
 
     try:
-        return tuple(read_option(text, fresh()) for text in options.add_scram)
-    except BadScramOption as error:
-        raise CannotFormat(str(error)) from None
+        return tuple(parse_scram_option(text, fresh()) for text in options.add_scram)
+    except InvalidScramOption as error:
+        raise StorageFormatError(str(error)) from None
 
 
 def _format(options: argparse.Namespace) -> list[str]:
@@ -113,8 +113,8 @@ def _format(options: argparse.Namespace) -> list[str]:
     machine = ThisMachine()
     voters = _voters(options, config, machine.uuid())
     dynamic = not config.values.get(addresses.VOTERS, "").strip()
-    levels = starting_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)
-    plan = Plan(config.node_id, options.cluster_id, levels, voters, _credentials(options, machine.uuid))
+    levels = bootstrap_feature_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)
+    plan = FormatPlan(config.node_id, options.cluster_id, levels, voters, _credentials(options, machine.uuid))
     paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
     directories = {path: LogDirectory(machine.disk, path) for path in paths}
     metadata = directories[config.metadata_dir or config.data_dirs[0]]
@@ -140,7 +140,7 @@ def run(arguments: list[str]) -> int:
     """Format; gives the exit status."""
     try:
         said = _format(parser().parse_args(arguments))
-    except (BadConfig, BadLevel, CannotFormat, LogDirectoryInUse, CorruptFile, OSError) as error:
+    except (BadConfig, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
         print(f"ottla format: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadConfig) else 1
     print("\n".join(said) if said else "All of the log directories are already formatted.")

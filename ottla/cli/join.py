@@ -8,8 +8,8 @@ from ottla.broker.addresses import ANY_HOST
 from ottla.broker.config import NodeConfig
 from ottla.cli import blocking
 from ottla.cli.settings import configure
-from ottla.controller.format import Plan, format_directories
-from ottla.controller.levels import starting_levels
+from ottla.controller.format import FormatPlan, format_directories
+from ottla.controller.levels import bootstrap_feature_levels
 from ottla.log.directory import LogDirectory
 from ottla.tools.joined import CannotJoin, recall, remember
 from ottla.tools.joining import Quorum, ask, check_free, join_settings
@@ -51,8 +51,8 @@ def _format(env: blocking.BlockingEnv, config: NodeConfig, quorum: Quorum, metad
     if directories[metadata].read_meta_properties() is not None:
         return
     check_free(config.node_id, quorum)
-    levels = starting_levels(None, {}, dynamic_quorum=True)
-    plan = Plan(config.node_id, quorum.cluster_id, levels)
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
+    plan = FormatPlan(config.node_id, quorum.cluster_id, levels)
     held: list[LogDirectory] = []
     try:
         for directory in directories.values():

@@ -5,7 +5,18 @@ from __future__ import annotations
 import argparse
 
 from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
-from ottla.controller.quotas import CLIENT_ID, CONNECTIONS, DEFAULT, EXACT, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
+from ottla.controller.quotas import (
+    CLIENT_ID,
+    CONNECTIONS,
+    CONTROLLER_MUTATION,
+    DEFAULT,
+    EXACT,
+    FETCH,
+    IP,
+    PRODUCE,
+    REQUEST,
+    USER,
+)
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import alter_client_quotas as ac
 from ottla.wire.messages import describe_client_quotas as dc
@@ -27,7 +38,7 @@ examples:
   ottla quota remove --user alice producer_byte_rate
   ottla quota remove --any-client
 """
-KEYS = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTIONS)
+KEYS = (PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, CONNECTIONS)
 _KINDS = {"user": USER, "client": CLIENT_ID, "ip": IP}
 ANY = "<default>"
 

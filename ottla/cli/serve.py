@@ -17,8 +17,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.broker.start_checks import check_values
 from ottla.cli.settings import add_settings, configure_again, read_settings
-from ottla.controller.format import CannotFormat
-from ottla.controller.raft.store import NotOurQuorum
+from ottla.controller.format import StorageFormatError
+from ottla.controller.raft.store import IncompatibleQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectoryInUse
 from ottla.wire.errors import WireError
@@ -43,10 +43,10 @@ examples:
 
 REFUSED = (
     BadConfig,
-    CannotFormat,
+    StorageFormatError,
     CorruptFile,
     LogDirectoryInUse,
-    NotOurQuorum,
+    IncompatibleQuorum,
     OSError,
     StartRefused,
     WireError,

@@ -9,7 +9,7 @@ import socket
 from ottla.broker.addresses import ANY_HOST, JOINED_FILE, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment
 from ottla.broker.start_checks import check_cordoned
-from ottla.controller.config_keys import all_meant
+from ottla.controller.config_keys import canonical_values
 from ottla.world.this_machine import ThisMachine
 
 
@@ -63,7 +63,7 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
 
         for text in refusals(values):
             raise BadConfig(text)
-    values = all_meant(values)
+    values = canonical_values(values)
     config = NodeConfig(values, host_name=machine_name(values))
     config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
     check_cordoned(config)

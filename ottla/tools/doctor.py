@@ -14,7 +14,7 @@ from ottla.broker import addresses
 from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, nearest
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import all_meant, broker_key, check_value
+from ottla.controller.config_keys import broker_key, canonical_values, check_value
 from ottla.controller.java_values import parse_integer
 from ottla.log.java_properties import Property, parse, trim
 
@@ -162,11 +162,13 @@ def _together(c: _Config) -> Iterator[Finding]:
         known = broker_key(line.key)
         if known is not None and check_value(known, line.value) is None:
             valid[line.key] = line.value
-    directories = () if "log.dirs" in valid or "log.dir" in valid else c.given(broker_rules.CORDONED).split(",")
+    directories = (
+        () if "log.dirs" in valid or "log.dir" in valid else c.given(broker_rules.CORDONED_LOG_DIRS).split(",")
+    )
     try:
-        broker_rules.check_together(valid, directories)
+        broker_rules.check_combinations(valid, directories)
         broker_rules.check_classes(valid)
-    except broker_rules.InvalidSetting as error:
+    except broker_rules.InvalidBrokerConfig as error:
         text = str(error)
         named = [key for key in c.lines if key in text]
         yield c.found(max(named, key=len) if named else next(iter(c.lines)), WRONG, text)
@@ -174,7 +176,7 @@ def _together(c: _Config) -> Iterator[Finding]:
 
 def _cannot_be(c: _Config) -> Iterator[Finding]:
     """Roles, listeners and voters that do not go together."""
-    values = all_meant({line.key: line.value for line in c.lines.values()})
+    values = canonical_values({line.key: line.value for line in c.lines.values()})
     for key, text in addresses.refusals(values, _node_id(c, -1)):
         yield c.found(key, WRONG, text)
     yield from _doors(c, values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ottla.controller.plan_moves import At
+from ottla.controller.plan_moves import PlannedPartition
 from ottla.wire.schema import ZERO_UUID
 
 SILENT_MS = 10_000
@@ -39,7 +39,7 @@ class Sight(NamedTuple):
     """Those that are registered, and whether they are alive."""
     racks: Mapping[int, str | None]
     voters: Mapping[int, Voter]
-    partitions: Mapping[At, Partition]
+    partitions: Mapping[PlannedPartition, Partition]
 
     def runs(self, node: int) -> bool:
         """Whether a node seems to run."""
@@ -74,7 +74,7 @@ def sight(cluster: Any, topics: Any, quorum: Any) -> Sight:
     )
 
 
-def _named(partitions: list[At]) -> str:
+def _named(partitions: list[PlannedPartition]) -> str:
     more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""
     return ", ".join(f"{topic}:{number}" for topic, number in sorted(partitions)[:3]) + more
 

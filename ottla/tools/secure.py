@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.controller.scram import credential
+from ottla.controller.scram import credential_record
 from ottla.log.java_properties import dumps_settings
 from ottla.log.listing import log_directory_error
 from ottla.peers.scram import MIN_ITERATIONS, SCRAM_SHA_512, TYPES, salted_password
@@ -121,7 +121,7 @@ def credentials_of(made: Secured) -> tuple[Message, ...]:
         return ()
     salt = os.urandom(24)
     salted = salted_password(made.mechanism, made.password, salt, MIN_ITERATIONS)
-    return (credential(USER, TYPES[made.mechanism], salted, salt, MIN_ITERATIONS),)
+    return (credential_record(USER, TYPES[made.mechanism], salted, salt, MIN_ITERATIONS),)
 
 
 def _jaas(made: Secured, *, as_server: bool = False) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from ottla.controller.plan_moves import At, Change
+from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment
 from ottla.wire.messages import incremental_alter_configs as ia
 
 SIDES = ("leader", "follower")
@@ -19,7 +19,7 @@ _SET, _DELETE = 0, 1
 
 
 def throttle(
-    moves: Iterable[Change], before: Mapping[At, Sequence[int]], rate_bytes_s: int
+    moves: Iterable[PlannedReassignment], before: Mapping[PlannedPartition, Sequence[int]], rate_bytes_s: int
 ) -> list[ia.AlterConfigsResource]:
     """What is to be set before the moves begin. ``before``: the replicas each partition has until then."""
     old: dict[str, list[str]] = {}

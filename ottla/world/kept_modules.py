@@ -67,7 +67,7 @@ class _Store:
 
 
 class KeptModules:
-    """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``Loader``)."""
+    """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``MetadataLoader``)."""
 
     def __init__(self, root: str, packages: Iterable[str]) -> None:
         """``packages``: names of packages, whose directories are in ``root`` under the last part of their names."""

@@ -10,10 +10,10 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
 from ottla.broker.groups import machine as groups
 from ottla.controller import brokers, draft, heartbeats, isr, partition_change
-from ottla.controller.leases import Leases
-from ottla.controller.loader import Loader
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.raft.shell import Raft
+from ottla.controller.leases import BrokerHeartbeatTracker
+from ottla.controller.loader import MetadataLoader
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.raft.shell import RaftDriver
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
 from sim.tests.sowing import replace
@@ -26,21 +26,21 @@ def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
 
 def keep_who_registers_in_sync() -> None:
     """A broker that starts anew stays in every in-sync set."""
-    brokers.partition_changes = _nothing
+    brokers.leader_and_isr_updates = _nothing
 
 
 def elect_the_dead() -> None:
     """Who is elected is not asked to be alive."""
     replace(
         partition_change._Candidates,
-        "has",
+        "can_lead_cleanly",
         lambda _: lambda self, broker_id: broker_id in (self.isr or self.eligible),
     )
 
 
 def fence_nobody() -> None:
     """No lease ever ends."""
-    Leases.stale = lambda *_: None  # type: ignore[method-assign]
+    BrokerHeartbeatTracker.next_expired_broker = lambda *_: None  # type: ignore[method-assign]
 
 
 def fence_without_electing() -> None:
@@ -48,7 +48,7 @@ def fence_without_electing() -> None:
 
     def make(real: Any) -> Any:
         def transition(image: Any, static: Any, broker: Any, state: Any) -> Any:
-            if state is heartbeats.State.FENCED:
+            if state is heartbeats.BrokerControlState.FENCED:
                 return [m.BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=1)]
             return (yield from real(image, static, broker, state))
 
@@ -63,8 +63,8 @@ def keep_the_leader_epoch() -> None:
     def make(real: Any) -> Any:
         return lambda old, record: dataclasses.replace(real(old, record), leader_epoch=old.leader_epoch)
 
-    replace(draft, "changed", make)
-    replace(isr, "changed", make)
+    replace(draft, "merge_partition_change", make)
+    replace(isr, "merge_partition_change", make)
 
 
 def answer_before_the_commit() -> None:
@@ -73,24 +73,24 @@ def answer_before_the_commit() -> None:
     async def committed(*_: Any) -> None:
         pass
 
-    Raft.committed = committed  # type: ignore[method-assign]
+    RaftDriver.wait_committed = committed  # type: ignore[method-assign]
 
 
 def keep_what_never_was() -> None:
     """A controller that loses its leadership keeps what was not committed."""
-    ControllerMachine.revert = lambda _: None  # type: ignore[method-assign]
+    ControllerStateMachine.revert = lambda _: None  # type: ignore[method-assign]
 
 
 def take_in_what_is_not_committed() -> None:
     """Who follows the quorum takes in all its log has."""
 
     def make(real: Any) -> Any:
-        async def catch_up(self: Loader, end_offset: int) -> None:
+        async def catch_up(self: MetadataLoader, end_offset: int) -> None:
             await real(self, self._store.log.log_end_offset)
 
         return catch_up
 
-    replace(Loader, "catch_up", make)
+    replace(MetadataLoader, "catch_up", make)
 
 
 def hear_old_leaders() -> None:

@@ -131,7 +131,7 @@ def answer_before_metadata_is_synced() -> None:
 
         return begin
 
-    replace(MetadataStore, "begin_sync", make)
+    replace(MetadataStore, "prepare_flush", make)
 
 
 def answer_a_setting_without_writing_it() -> None:
@@ -141,7 +141,7 @@ def answer_a_setting_without_writing_it() -> None:
         yield
         return []
 
-    configs._alter_one = nothing
+    configs._alter_resource = nothing
 
 
 def keep_deleted_topics() -> None:
@@ -163,7 +163,7 @@ def widen_nothing() -> None:
         yield
         return []
 
-    widening._widen = widen
+    widening._add_partitions = widen
 
 
 def read_metadata_but_the_last() -> None:

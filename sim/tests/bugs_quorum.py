@@ -7,13 +7,13 @@ from typing import Any
 
 from ottla.controller import snapshotting
 from ottla.controller.raft import answers, elections, events, voter_changes, votes
-from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.raft.chain import LogSummary, VoterSetHistory
 from ottla.controller.raft.events import HardState, ReplicaKey
-from ottla.controller.raft.leading import majority_end
-from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.leading import majority_end_offset
+from ottla.controller.raft.node import RaftState
 from ottla.controller.raft.quorum_state import QuorumStateFile
-from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.states import Candidate, Election, Leader, Prospective
+from ottla.controller.raft.shell import RaftDriver
+from ottla.controller.raft.states import CandidateState, EpochElection, ProspectiveState, RaftLeaderState
 from ottla.controller.raft.store import MetadataStore
 from sim.tests.sowing import replace
 
@@ -22,7 +22,7 @@ def vote_before_the_sync() -> None:
     """A vote is answered before it is on disk; it never gets there."""
     replace(
         MetadataStore,
-        "begin_state",
+        "prepare_state_write",
         lambda real: lambda self, hard, voters: (real(self, hard, voters), lambda: None)[1],
     )
 
@@ -30,12 +30,12 @@ def vote_before_the_sync() -> None:
 def count_what_is_not_synced() -> None:
     """A voter says that it has what it has not synced."""
 
-    def sync(self: Raft) -> None:
+    def sync(self: RaftDriver) -> None:
         end = self._store.log.log_end_offset
-        if end > self.machine.synced:
-            self.hand_in(events.Synced(end))
+        if end > self.machine.flushed_offset:
+            self.enqueue(events.LogFlushed(end))
 
-    Raft._sync = sync  # type: ignore[method-assign]
+    RaftDriver._maybe_flush = sync  # type: ignore[method-assign]
 
 
 def vote_for_the_shorter_log() -> None:
@@ -44,22 +44,22 @@ def vote_for_the_shorter_log() -> None:
     def make(real: Any) -> Any:
         return lambda state, hard, vote, last_epoch, end: real(state, hard, vote, -1, -1)
 
-    replace(answers, "grants", make)
+    replace(answers, "can_grant_vote", make)
 
 
 def vote_twice() -> None:
     """A vote that was given is forgotten at once."""
-    votes._real = lambda hard, candidate, *, up_to_date: up_to_date
+    votes._can_grant_standard_vote = lambda hard, candidate, *, up_to_date: up_to_date
 
 
 def raft_commits_alone() -> None:
     """What the leader has counts as committed."""
-    replace(RaftNode, "raise_high_watermark", lambda real: lambda self, _: real(self, self.chain.end))
+    replace(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end))
 
 
 def take_half_for_a_majority() -> None:
     """Of four two are enough, of three one."""
-    VoterHistory.majority = property(lambda self: max(len(self.current) // 2, 1))  # type: ignore[assignment,method-assign]
+    VoterSetHistory.majority_size = property(lambda self: max(len(self.current) // 2, 1))  # type: ignore[assignment,method-assign]
 
 
 def forget_votes_at_a_start() -> None:
@@ -68,7 +68,7 @@ def forget_votes_at_a_start() -> None:
     def make(real: Any) -> Any:
         def read(disk: Any, path: str) -> QuorumStateFile:
             found: QuorumStateFile = real(disk, path)
-            found.hard = HardState(found.hard.epoch, found.hard.leader_id)
+            found.hard_state = HardState(found.hard_state.epoch, found.hard_state.leader_id)
             return found
 
         return staticmethod(read)
@@ -83,29 +83,33 @@ def read_no_quorum_state() -> None:
 
 def believe_every_log() -> None:
     """Whoever fetches is taken to have this log's beginning."""
-    replace(EpochChain, "check", lambda _: lambda self, offset, last_epoch: ("valid", (last_epoch, offset)))
+    replace(
+        LogSummary,
+        "validate_offset_and_epoch",
+        lambda _: lambda self, offset, last_epoch: ("valid", (last_epoch, offset)),
+    )
 
 
 def commit_older_epochs() -> None:
     """What a majority has counts, though nothing of the leader's own epoch is among it."""
 
-    def commit(self: RaftNode) -> None:
-        assert isinstance(self.state, Leader)
-        self.raise_high_watermark(majority_end(self.state, self.voters))
+    def commit(self: RaftState) -> None:
+        assert isinstance(self.state, RaftLeaderState)
+        self.raise_high_watermark(majority_end_offset(self.state, self.voters))
 
-    RaftNode.commit = commit  # type: ignore[method-assign]
+    RaftState.update_high_watermark = commit  # type: ignore[method-assign]
 
 
 def count_wishes_as_votes() -> None:
     """Who said that it would vote has voted."""
 
-    def stand(raft: RaftNode) -> None:
-        assert isinstance(raft.state, Prospective)
-        chosen = Candidate(raft.random_election_ms(), Election(dict(raft.state.election.answers)))
-        raft.become(chosen, HardState(raft.epoch + 1, -1, raft.me))
-        elections.count(raft)
+    def stand(raft: RaftState) -> None:
+        assert isinstance(raft.state, ProspectiveState)
+        chosen = CandidateState(raft.random_election_deadline_ms(), EpochElection(dict(raft.state.election.votes)))
+        raft.transition_to(chosen, HardState(raft.epoch + 1, -1, raft.local_replica))
+        elections.evaluate_votes(raft)
 
-    elections.to_candidate = stand
+    elections.transition_to_candidate = stand
     answers.elections.to_candidate = stand
 
 
@@ -118,19 +122,19 @@ def leave_the_last_out_of_snapshots() -> None:
 
         return told_slowly
 
-    replace(snapshotting, "told_slowly", make)
+    replace(snapshotting, "image_records_yielding", make)
 
 
 def believe_the_id_alone() -> None:
     """A voter whose disk was wiped votes on under its old key."""
-    ReplicaKey.names = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
+    ReplicaKey.identifies = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
 
 
 def let_newborns_vote() -> None:
     """A voter that the settings name votes on an empty disk as if it had never had another."""
-    MetadataStore.hard_state = lambda self, quorum: self.hard  # type: ignore[method-assign]
+    MetadataStore.initial_hard_state = lambda self, quorum: self.persisted_hard_state  # type: ignore[method-assign]
 
 
 def change_voters_at_once() -> None:
     """A change of the voters begins before the last one is committed."""
-    voter_changes._too_early = lambda *_: None
+    voter_changes._precondition_error = lambda *_: None

@@ -11,7 +11,7 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.partition import Committed, Follower, Leading, PendingExpand, PendingShrink
 from ottla.broker.replica.replica import Replica
 from ottla.controller import leadership
-from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
+from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_id_of
 from ottla.log import recovery, truncating
 from ottla.log.epochs import LeaderEpochFileCache
 from ottla.log.partition_log import PartitionLog
@@ -78,7 +78,7 @@ def cut_to_the_high_watermark() -> None:
 
 def lead_uncleanly() -> None:
     """Any replica that lives may lead rather than nobody."""
-    replace(leadership, "rules_of", lambda real: lambda *rest: _unclean(real(*rest)))
+    replace(leadership, "topic_change_rules", lambda real: lambda *rest: _unclean(real(*rest)))
 
 
 def _unclean(rules: Any) -> Any:
@@ -187,7 +187,7 @@ def leave_a_replaced_disk_empty() -> None:
     """What lay on a disk that is no more is not made again."""
 
     def is_out_of_reach(self: Making, at: Any, told: Any) -> bool:
-        place = directory_of(told, self._config.node_id)
+        place = directory_id_of(told, self._config.node_id)
         return place not in (MIGRATING, UNASSIGNED) and all(d.id != place for d in self._storage.online)
 
     Making._is_out_of_reach = is_out_of_reach  # type: ignore[method-assign]

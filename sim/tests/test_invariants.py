@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.delta import Delta
-from ottla.controller.image import Image, Partition, Topic
-from ottla.controller.raft.chain import EpochChain
+from ottla.controller.delta import MetadataDelta
+from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.raft.chain import LogSummary
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
 from sim.copies import Copy, copy_on, differences
@@ -39,8 +39,10 @@ class FakeReplicas:
 class FakeNode:
     """A node's parts, as far as the invariants look at them."""
 
-    def __init__(self, *, epoch: int = 1, leader: int = 1, image: Image | None = None, broker_epoch: int = 7) -> None:
-        self.raft = SimpleNamespace(chain=EpochChain(), high_watermark=-1)
+    def __init__(
+        self, *, epoch: int = 1, leader: int = 1, image: MetadataImage | None = None, broker_epoch: int = 7
+    ) -> None:
+        self.raft = SimpleNamespace(log_summary=LogSummary(), high_watermark=-1)
         told = {"epoch": epoch, "leader_id": leader, "image": image or image_of(), "listeners": []}
         self.controller = SimpleNamespace(**told, _raft=SimpleNamespace(machine=self.raft))
         self.replicas = FakeReplicas()
@@ -66,25 +68,27 @@ class FakeNode:
 
     def votes(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNode:
         """``epochs``: (epoch, its first offset)."""
-        vars(self.raft).update(chain=EpochChain(end, epochs, start), high_watermark=committed)
+        vars(self.raft).update(chain=LogSummary(end, epochs, start), high_watermark=committed)
         return self
 
     def commits(self, high: int) -> None:
         vars(self.replicas.hosted[AT].log).update(high_watermark=high)
 
-    def says(self, image: Image) -> None:
+    def says(self, image: MetadataImage) -> None:
         for listener in self.controller.listeners:
-            listener(image, Delta())
+            listener(image, MetadataDelta())
 
 
 def image_of(
     offset: int = 10, *, isr: tuple[int, ...] = (1, 2), leader: int = 1, epoch: int = 3, broker_epoch: int = 7
-) -> Image:
-    told = Partition((1, 2), isr, leader, epoch, 1)
-    topic = Topic("t", ID, {0: told})
+) -> MetadataImage:
+    told = PartitionRegistration((1, 2), isr, leader, epoch, 1)
+    topic = TopicImage("t", ID, {0: told})
     brokers = {i: m.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
-    names = Image().topic_names.update({ID: "t"})
-    return Image(offset, 1, topics=Image().topics.update({"t": topic}), topic_names=names, brokers=brokers)
+    names = MetadataImage().topic_names.update({ID: "t"})
+    return MetadataImage(
+        offset, 1, topics=MetadataImage().topics.update({"t": topic}), topic_names=names, brokers=brokers
+    )
 
 
 def broken(*looks: dict[int, FakeNode]) -> set[str]:
@@ -183,8 +187,8 @@ def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life(
     assert len(world.ledger.violations) == 2
 
 
-def few(isr: tuple[int, ...], least: str) -> Image:
-    return replace(image_of(isr=isr), configs=Image().configs.update({(4, ""): {"min.insync.replicas": least}}))
+def few(isr: tuple[int, ...], least: str) -> MetadataImage:
+    return replace(image_of(isr=isr), configs=MetadataImage().configs.update({(4, ""): {"min.insync.replicas": least}}))
 
 
 def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -> None:

@@ -27,7 +27,7 @@ from ottla.broker.server import dispatch, observer
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
 from ottla.controller import features
-from ottla.controller.decision import at_once, distinct
+from ottla.controller.decision import collect_distinct_steps, run_to_end
 from ottla.controller.raft import description
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
@@ -276,7 +276,7 @@ def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
     """Return a generator function that does the same without a yield."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
-        return at_once(steps(*arguments))
+        return run_to_end(steps(*arguments))
         yield
 
     return run
@@ -285,7 +285,7 @@ def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
 PLANTED = {
     "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "READ_EVERY", sys.maxsize),
     "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._known)),
-    "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(distinct)),
+    "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(collect_distinct_steps)),
     "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
 }
 

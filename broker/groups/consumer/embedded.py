@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES
 from ottla.broker.groups import java_order
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_protocol as cp
@@ -65,14 +65,16 @@ def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
     return _decode(cp.ConsumerProtocolAssignment, raw)
 
 
-def owned(said: cp.ConsumerProtocolSubscription, image: Image) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+def owned(
+    said: cp.ConsumerProtocolSubscription, image: MetadataImage
+) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     """What a member says it has, of topics that exist."""
     row = ConsumerGroupHeartbeatRequestTopicPartitions
     topics = image.topics
     return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]
 
 
-def written(held: Mapping[bytes, Iterable[int]], image: Image, version: int) -> bytes:
+def written(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
     """Partitions as a member of the older protocol reads them; topics that are gone are left out."""
     rows = []
     for topic in java_order.ids(held):

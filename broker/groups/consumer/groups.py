@@ -15,7 +15,7 @@ from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings
 from ottla.broker.groups.topics import Topics
-from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.controller.image import RESOURCE_GROUP, MetadataImage
 from ottla.log.machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -39,7 +39,7 @@ class ConsumerGroups:
         if self.classic.groups and record.value is not None:
             self.classic.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
 
-    def follow(self, image: Image, touched: frozenset[str], *, has_new: bool) -> None:
+    def follow(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
         self.topics.follow(image, touched, has_new=has_new)
         for group in self.groups.values():

@@ -21,7 +21,7 @@ from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Group
 from ottla.broker.groups.state import Member as ClassicMember
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import offset_records as o
@@ -105,7 +105,7 @@ def _check(groups: ConsumerGroups, classic: Group) -> None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _member(member: ClassicMember, classic: Group, image: Image) -> Member:
+def _member(member: ClassicMember, classic: Group, image: MetadataImage) -> Member:
     given = embedded.assignment(member.assignment)
     if given.user_data:
         raise _refused(classic.id, "an unsupported custom assignor is in use")

@@ -15,7 +15,7 @@ from ottla.broker.groups.settings import ShareSettings
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.state import Named, ShareGroup, joined, without
 from ottla.broker.groups.topics import COLD_ROWS, Topics
-from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.controller.image import RESOURCE_GROUP, MetadataImage
 from ottla.log.machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -41,7 +41,7 @@ class ShareGroups:
         """Take in a record."""
         sr.replay(self.groups, record)
 
-    def follow(self, image: Image, touched: frozenset[str], *, has_new: bool) -> None:
+    def follow(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
         self.topics.follow(image, touched, has_new=has_new)
         for group in self.groups.values():

@@ -14,7 +14,7 @@ from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.streams.partitions import Counts, copartitioned, repartitioned
 from ottla.broker.groups.streams.status import Status, TopicsAreWrong
 from ottla.broker.groups.streams.topology import Topology, sources_of
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records as m
 
@@ -66,7 +66,7 @@ class Configured(NamedTuple):
         return self.problem is None
 
 
-def configure(topology: Topology, image: Image) -> Configured:
+def configure(topology: Topology, image: MetadataImage) -> Configured:
     """See what a topology needs.
 
     Raises:
@@ -116,7 +116,7 @@ def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
     ]
 
 
-def _check_sources(topology: Topology, image: Image) -> None:
+def _check_sources(topology: Topology, image: MetadataImage) -> None:
     missing = {
         name for row in topology.subtopologies.values() for name in row.source_topics if name not in image.topics
     }
@@ -125,7 +125,7 @@ def _check_sources(topology: Topology, image: Image) -> None:
         raise TopicsAreWrong(Status.MISSING_SOURCE_TOPICS, why)
 
 
-def _decided(topology: Topology, image: Image, groups: list[frozenset[str]]) -> Counts:
+def _decided(topology: Topology, image: MetadataImage, groups: list[frozenset[str]]) -> Counts:
     """How many partitions each topic has or is to have."""
     counts = Counts(image)
     rows = list(topology.subtopologies.values())
@@ -176,7 +176,7 @@ def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
 
 
 def _missing(
-    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: Image
+    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> dict[str, InternalTopic]:
     """Internal topics that do not exist; those that do must be as large as they would be made."""
     needed: dict[str, InternalTopic] = {}

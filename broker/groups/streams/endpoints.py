@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.streams.state import Member, StreamsGroup
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.messages import streams_group_heartbeat as hb
 
 
-def endpoints(group: StreamsGroup, updated: Member, image: Image) -> list[hb.EndpointToPartitions]:
+def endpoints(group: StreamsGroup, updated: Member, image: MetadataImage) -> list[hb.EndpointToPartitions]:
     """One row for each member that has an endpoint; last the member that asks, as it is now."""
     out = []
     for member in [*(member for member in group.members.values() if member.id != updated.id), updated]:
@@ -28,7 +28,9 @@ def endpoints(group: StreamsGroup, updated: Member, image: Image) -> list[hb.End
     return out
 
 
-def _row(group: StreamsGroup, member: Member, endpoint: tuple[str, int], image: Image) -> hb.EndpointToPartitions:
+def _row(
+    group: StreamsGroup, member: Member, endpoint: tuple[str, int], image: MetadataImage
+) -> hb.EndpointToPartitions:
     return hb.EndpointToPartitions(
         hb.StreamsGroupHeartbeatResponseEndpoint(*endpoint),
         _topics(group, member.assigned.active, image),
@@ -36,7 +38,7 @@ def _row(group: StreamsGroup, member: Member, endpoint: tuple[str, int], image: 
     )
 
 
-def _topics(group: StreamsGroup, tasks: Mapping[str, Collection[int]], image: Image) -> list[hb.TopicPartition]:
+def _topics(group: StreamsGroup, tasks: Mapping[str, Collection[int]], image: MetadataImage) -> list[hb.TopicPartition]:
     out: list[hb.TopicPartition] = []
     known = group.configured.subtopologies if group.configured is not None else None
     for name in java_order.texts(tasks):

@@ -16,7 +16,7 @@ from ottla.broker.groups.streams import records as sr
 from ottla.broker.groups.streams.replay import replay
 from ottla.broker.groups.streams.state import Member, MemberState, StreamsGroup
 from ottla.broker.groups.topics import Topics
-from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.controller.image import RESOURCE_GROUP, MetadataImage
 from ottla.log.machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
@@ -45,7 +45,7 @@ class StreamsGroups:
         if self.classic.groups and record.value is not None:
             self.classic.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
 
-    def follow(self, image: Image, touched: frozenset[str], *, has_new: bool) -> None:
+    def follow(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
         self.topics.follow(image, touched, has_new=has_new)
         for group in self.groups.values():

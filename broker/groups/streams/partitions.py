@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.streams.status import Status, TopicsAreWrong
-from ottla.controller.image import Image
+from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records as m
 
@@ -21,7 +21,7 @@ from ottla.wire.messages import streams_group_records as m
 class Counts:
     """Partitions of topics: those that exist, else what has been decided of those that do not."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.decided: dict[str, int] = {}
 

@@ -17,6 +17,6 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 def handle(context: Context, request: BrokerHeartbeatRequest) -> Answer:
     """Note the contact, and ask the controller in this process."""
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
-    services.controller.heard(broker_id, epoch)
+    services.controller.record_heartbeat(broker_id, epoch)
     services.watch().heard(context.peer, broker_id, epoch)
     return decided.handle(context, request)

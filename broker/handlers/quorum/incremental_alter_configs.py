@@ -8,14 +8,14 @@ from __future__ import annotations
 from ottla.broker.handlers.incremental_alter_configs import changed
 from ottla.broker.handlers.quorum.decided import submitted
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.controller.acl import Operation
+from ottla.controller.acl import AclOperation
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.schema import Message
 
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
     """Change levels of loggers of this node; submit the rest to the controller in this process."""
-    return context.turn.go(changed(context, request, _submit, Operation.CLUSTER_ACTION))
+    return context.turn.go(changed(context, request, _submit, AclOperation.CLUSTER_ACTION))
 
 
 async def _submit(context: Context, request: Message) -> Message:

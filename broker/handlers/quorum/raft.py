@@ -22,6 +22,6 @@ def handle(context: Context, request: Message) -> Answer:
 
 async def _asked(context: Context, request: Message) -> Message:
     try:
-        return await context.services.controller.answer_raft(request, context.version, context.peer.listener)
+        return await context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     except ProtocolError as error:
         return await context.turn.through(refusing(request, context.version, error.code, error.message))

@@ -11,9 +11,9 @@ import pytest
 
 from ottla.cli import blocking, cluster_moves
 from ottla.cli.common import Failed
-from ottla.controller.machine import ControllerMachine
-from ottla.controller.plan_moves import Change
-from ottla.controller.tests.test_controller import beat, create, machine, submit
+from ottla.controller.machine import ControllerStateMachine
+from ottla.controller.plan_moves import PlannedReassignment
+from ottla.controller.tests.test_controller import create, machine, send_heartbeat, submit
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import create_topics as ct
@@ -25,7 +25,7 @@ class Cluster:
     """A client of a cluster whose replicas catch up each time somebody has looked at what moves."""
 
     def __init__(self, brokers: int, *replicas: list[int]) -> None:
-        self.machine: ControllerMachine = machine(brokers)
+        self.machine: ControllerStateMachine = machine(brokers)
         rows = [ct.CreatableReplicaAssignment(number, r) for number, r in enumerate(replicas)]
         create(self.machine, "t", -1, -1, assignments=rows)
         self.at_once: list[int] = []
@@ -168,8 +168,8 @@ def test_moves_begin_are_shown_and_given_up(capsys: pytest.CaptureFixture[str]) 
 
 def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster(2, [1, 2], [1, 2], [2, 1])
-    beat(cluster.machine, 1, want_fence=True)
-    beat(cluster.machine, 1)
+    send_heartbeat(cluster.machine, 1, want_fence=True)
+    send_heartbeat(cluster.machine, 1)
     assert cluster.leaders() == [2, 2, 2]
     failed = [{"topic": "t", "partition": n, "result": "preferred_leader_not_available"} for n in (0, 1)]
     assert run(cluster, capsys, "elect") == failed, "it is not in sync again"
@@ -185,4 +185,4 @@ def test_what_cannot_be_read_is_one_line(text: str) -> None:
 
 
 def test_topics_may_have_colons() -> None:
-    assert cluster_moves.move_of("a:b:3=1,2") == Change(("a:b", 3), (1, 2))
+    assert cluster_moves.move_of("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.cli import blocking, cluster_moves, cluster_remove
 from ottla.cli.common import Failed
-from ottla.controller.tests.test_controller import beat
+from ottla.controller.tests.test_controller import send_heartbeat
 from ottla.log.directory import METADATA_TOPIC
 from ottla.tools.tests.test_cluster_moves import Cluster
 from ottla.wire.errors import ErrorCode
@@ -59,7 +59,7 @@ class WithQuorum(Cluster):
                 assert request.include_fenced_brokers
                 self.looks += 1
                 if self.stops is not None and self.looks == self.stops:
-                    beat(self.machine, 3, want_fence=True)
+                    send_heartbeat(self.machine, 3, want_fence=True)
                 rows = [dc.DescribeClusterBroker(i, "h", 1, b.rack, b.fenced) for i, b in image.brokers.items()]
                 return dc.DescribeClusterResponse(cluster_id=CLUSTER_ID, brokers=rows)
             case dq.DescribeQuorumRequest():
@@ -136,7 +136,7 @@ def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytes
     cluster = WithQuorum(3, [1, 2, 3], [2, 3, 1])
     cluster.voters = [1]
     for dead in (2, 3):
-        beat(cluster.machine, dead, want_fence=True)
+        send_heartbeat(cluster.machine, dead, want_fence=True)
     with pytest.raises(Failed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"):
         run(cluster, capsys, "3", "--fewer-copies")
     told, said = run(cluster, capsys, "2", "3", "--fewer-copies")

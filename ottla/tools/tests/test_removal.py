@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.controller.plan_moves import At, Change
+from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment
 from ottla.tools.removal import Partition, Sight, Voter, refusal, votes_to_the_end
 from ottla.tools.throttling import lifted, throttle
 from ottla.wire.schema import ZERO_UUID
@@ -18,7 +18,7 @@ def seen(
     brokers: Mapping[int, bool], voters: Mapping[int, bool], *partitions: Partition, directory: bytes = D
 ) -> Sight:
     racks = {i: None for i, alive in brokers.items() if alive}
-    places: dict[At, Partition] = {("t", number): p for number, p in enumerate(partitions)}
+    places: dict[PlannedPartition, Partition] = {("t", number): p for number, p in enumerate(partitions)}
     return Sight("c", brokers, racks, {i: Voter(directory, v) for i, v in voters.items()}, places)
 
 
@@ -83,7 +83,12 @@ def test_one_of_two_voters_gives_its_vote_while_it_runs_and_must_not_take_it_aga
 
 def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers() -> None:
     before = {("t", 0): [1, 2], ("t", 1): [2, 1], ("u", 0): [1, 3], ("v", 0): [4]}
-    moves = [Change(("t", 0), (3, 2)), Change(("t", 1), (2, 3)), Change(("u", 0), (3, 1)), Change(("v", 0), (5,))]
+    moves = [
+        PlannedReassignment(("t", 0), (3, 2)),
+        PlannedReassignment(("t", 1), (2, 3)),
+        PlannedReassignment(("u", 0), (3, 1)),
+        PlannedReassignment(("v", 0), (5,)),
+    ]
     rows = throttle(moves, before, 1000)
     set_to = {(r.resource_type, r.resource_name): {c.name: c.value for c in r.configs} for r in rows}
     assert {c.config_operation for r in rows for c in r.configs} == {0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.scram import read_option
-from ottla.controller.snapshots import Snapshot, snapshot_bytes
+from ottla.controller.scram import parse_scram_option
+from ottla.controller.snapshots import SnapshotContents, encode_snapshot
 from ottla.tools.dump import segment_rows, shown
 from ottla.tools.trace import lines_of
 from ottla.wire.apis import ApiKey
@@ -20,7 +20,7 @@ from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.metadata_records import ConfigRecord
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
-ALICE = read_option("SCRAM-SHA-256=[name=alice,password=a-secret]", b"some-salt-of-hers")
+ALICE = parse_scram_option("SCRAM-SHA-256=[name=alice,password=a-secret]", b"some-salt-of-hers")
 
 
 def test_a_dump_names_users_without_their_keys():
@@ -48,7 +48,7 @@ def test_a_dump_shows_settings_but_for_secrets(name, hidden):
 
 def test_a_whole_file_of_metadata_shows_none():
     password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
-    raw = snapshot_bytes(Snapshot([ALICE, password]), 0, 0)
+    raw = encode_snapshot(SnapshotContents([ALICE, password]), 0, 0)
     text = repr(list(segment_rows(raw, "__cluster_metadata", deep=True)))
     assert "alice" in text
     assert "secret" not in text
