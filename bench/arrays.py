@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 from compat_tests.cluster import OTTLA, free_port
 from compat_tests.long_arrays import KINDS, ArrayOf, arrays, long_request
 from compat_tests.raw import RawClient
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
@@ -33,7 +33,7 @@ CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 ELEMENTS = 300_000
 LEAST_ELEMENTS = 10_000
 TIMEOUT_S = 600
-LISTENERS = {"broker": ROUTES, "controller": CONTROLLER_ROUTES}
+LISTENERS = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
 
 
 class Pause(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from ottla.broker.telemetry.subscriptions import wanted_of
+from ottla.broker.telemetry.subscriptions import merge_subscriptions
 from ottla.broker.tests.test_telemetry import field, message, metric, point
 from ottla.wire.compression import CompressionType, compress
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
@@ -20,7 +20,7 @@ NOTHING = field(2, b"")
 
 def push(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
     """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
-    return PushTelemetryRequest(ident, wanted_of([]).id_for(ident), False, codec, metrics)
+    return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
 
 
 def _whose(n: int) -> bytes:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker import addresses as at
-from ottla.broker.addresses import Address, BadConfig
-from ottla.broker.dynamic_config import DynamicConfig, log_unusable
+from ottla.broker.addresses import ConfigException, ListenerAddress
+from ottla.broker.dynamic_config import DynamicBrokerConfig, log_invalid_stored_value
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import (
     CLAIMED_TIME,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.peers.access import Access
 
 # A node on its own: what Kafka's own sample server.properties sets for one.
-SINGLE_NODE = {
+STANDALONE_DEFAULTS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -48,7 +48,7 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-_TIMEOUTS = {
+_QUORUM_TIMEOUTS = {
     "election_ms": "election.timeout",
     "fetch_ms": "fetch.timeout",
     "backoff_max_ms": "election.backoff.max",
@@ -56,7 +56,7 @@ _TIMEOUTS = {
     "request_ms": "request.timeout",
 }
 """The quorum's times in Kafka's words, without ``controller.quorum.`` and ``.ms``."""
-UNSET_SEND_BYTES = 192 << 10
+DEFAULT_SEND_BUFFER_BYTES = 192 << 10
 """Large answers leave at 1.2 of Kafka's rate with it; at 0.97 with Kafka's 100 KiB, and at half with 1 MiB, of which
 the processor's cache holds little when the reader comes for it."""
 RETENTION_MS = "retention.ms"
@@ -66,7 +66,7 @@ _DEFAULTS: Mapping[str, str | None] = {
 }
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def closest_match(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``."""
     import difflib
 
@@ -86,17 +86,17 @@ class NodeConfig:
     cluster_id: str | None = None
     host_name: str = "localhost"
     """What others call this machine: told of a listener at every address."""
-    grown: bool = False
+    has_joined_cluster: bool = False
     """The data directory says that the quorum has other nodes, whatever the settings say."""
     credentials: tuple[Message, ...] = field(default=(), repr=False)
     """SCRAM credentials a new cluster has from the beginning."""
-    ways: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
+    outbound_access: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
     """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
-    _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
-    _dynamic: DynamicConfig | None = field(default=None, init=False, repr=False, compare=False)
-    _current: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Effective values of settings that were asked for, as long as `_current_of` holds."""
-    _current_of: tuple[Mapping[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
+    _standalone_defaults_cache: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+    _dynamic_config: DynamicBrokerConfig | None = field(default=None, init=False, repr=False, compare=False)
+    _effective_values: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Effective values of settings that were asked for, as long as `_effective_values_sources` holds."""
+    _effective_values_sources: tuple[Mapping[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.values = canonical_values(self.values)
@@ -105,7 +105,7 @@ class NodeConfig:
         """A setting's effective text."""
         if name in self.values:
             return self.values[name]
-        own = self._own_defaults()
+        own = self._standalone_defaults()
         if name in own:
             return own[name]
         default = BROKER_KEYS[name].default
@@ -124,7 +124,7 @@ class NodeConfig:
         """
         out = [x.strip().rstrip("/") or "/" for x in self.data_dir.split(",") if x.strip()]
         if not out or len(set(out)) != len(out):
-            raise BadConfig(f"log.dirs={self.data_dir}: " + ("a directory is named twice" if out else "name one"))
+            raise ConfigException(f"log.dirs={self.data_dir}: " + ("a directory is named twice" if out else "name one"))
         return out
 
     @property
@@ -137,12 +137,14 @@ class NodeConfig:
     def socket_buffers(self) -> SocketBuffers:
         """What the settings say of them; where nobody does, more than Kafka's for answers: `bench.fetch` says why."""
         send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"
-        return SocketBuffers(self.number(send) if send in self.values else UNSET_SEND_BYTES, self.number(receive))
+        return SocketBuffers(
+            self.number(send) if send in self.values else DEFAULT_SEND_BUFFER_BYTES, self.number(receive)
+        )
 
     @property
-    def static(self) -> Mapping[str, str]:
+    def static_values(self) -> Mapping[str, str]:
         """What was set at start, by the user or because this is one node alone."""
-        return {**self._own_defaults(), **self.values}
+        return {**self._standalone_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
         """A setting that is true or false."""
@@ -150,147 +152,156 @@ class NodeConfig:
 
     # ------------------------------------------------------------------ where it is, and who decides
 
-    def grow(self) -> None:
+    def mark_joined_cluster(self) -> None:
         """The data directory knows of other nodes: what is good for one alone no longer is."""
-        self.grown, self._own, self._dynamic, self._current_of = True, None, None, ()
+        (
+            self.has_joined_cluster,
+            self._standalone_defaults_cache,
+            self._dynamic_config,
+            self._effective_values_sources,
+        ) = True, None, None, ()
 
-    def _own_defaults(self) -> Mapping[str, str]:
+    def _standalone_defaults(self) -> Mapping[str, str]:
         """What a node alone needs otherwise than Kafka's defaults have it."""
-        if self._own is None:
-            self._own = SINGLE_NODE if self.alone else {}
-        return self._own
+        if self._standalone_defaults_cache is None:
+            self._standalone_defaults_cache = STANDALONE_DEFAULTS if self.is_standalone else {}
+        return self._standalone_defaults_cache
 
     @property
-    def alone(self) -> bool:
+    def is_standalone(self) -> bool:
         """Whether this node is a cluster of its own, as far as settings and data directory say."""
-        return not self.grown and not at.names_others(
+        return not self.has_joined_cluster and not at.refers_to_other_nodes(
             self.values, self.node_id, tuple(self.controller_listeners), self.host_name
         )
 
     @property
     def roles(self) -> frozenset[str]:
         """``broker``, ``controller``, or both."""
-        return at.roles_of(self.values)
+        return at.parse_roles(self.values)
 
     @property
     def first_listener(self) -> tuple[str, int]:
         """Host and port of the first listener in the settings: for clients, or of a controller alone; else its own."""
-        named = at.addresses_of(self.values, at.LISTENERS)
-        names = at.controller_names(self.values)
-        wanted = (x for x in named if x.name not in names or at.BROKER not in self.roles)
+        named = at.parse_listeners(self.values, at.LISTENERS)
+        names = at.controller_listener_names(self.values)
+        wanted = (x for x in named if x.name not in names or at.BROKER_ROLE not in self.roles)
         return next(((x.host, x.port) for x in wanted), (self.host, self.port))
 
     @property
-    def client_listeners(self) -> list[Address]:
+    def client_listeners(self) -> list[ListenerAddress]:
         """Where to listen for clients and brokers."""
-        if at.BROKER not in self.roles:
+        if at.BROKER_ROLE not in self.roles:
             return []
-        names = at.controller_names(self.values)
-        named = [x for x in at.addresses_of(self.values, at.LISTENERS) if x.name not in names]
-        first = named[0] if named else Address(at.DEFAULT_LISTENER, "", 0)
+        names = at.controller_listener_names(self.values)
+        named = [x for x in at.parse_listeners(self.values, at.LISTENERS) if x.name not in names]
+        first = named[0] if named else ListenerAddress(at.DEFAULT_LISTENER, "", 0)
         return [first._replace(host=self.host, port=self.port), *named[1:]]
 
     @property
-    def controller_listeners(self) -> list[Address]:
+    def controller_listeners(self) -> list[ListenerAddress]:
         """Where to listen for other controllers, and for brokers that look for one; the first is told to peers.
 
         Where the settings name none it is beside the clients' listener, at a port that is chosen once.
         """
-        if at.CONTROLLER not in self.roles:
+        if at.CONTROLLER_ROLE not in self.roles:
             return []
-        names = at.controller_names(self.values)
-        named = [x for x in at.addresses_of(self.values, at.LISTENERS) if x.name in names]
-        return sorted(named, key=lambda x: names.index(x.name)) or [Address(names[0], self.host, 0)]
+        names = at.controller_listener_names(self.values)
+        named = [x for x in at.parse_listeners(self.values, at.LISTENERS) if x.name in names]
+        return sorted(named, key=lambda x: names.index(x.name)) or [ListenerAddress(names[0], self.host, 0)]
 
     @property
     def inter_broker_listener(self) -> str:
         """The name of the listener where brokers reach one another."""
-        named = self.values.get(at.INTER_BROKER, "").strip().upper()
+        named = self.values.get(at.INTER_BROKER_LISTENER, "").strip().upper()
         clients = [x.name for x in self.client_listeners]
         if named:
             return named
         protocol = self.values.get(at.INTER_BROKER_PROTOCOL, at.DEFAULT_LISTENER).strip().upper()
         return protocol if protocol in clients or not clients else clients[0]
 
-    def protocol(self, listener: str) -> str:
+    def security_protocol(self, listener: str) -> str:
         """What is spoken at a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
-        return at.protocols_of(self.values).get(listener, at.DEFAULT_LISTENER)
+        return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
 
-    def advertised(self, listener: str | None = None) -> tuple[str, int] | None:
+    def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:
         """The address clients of a listener are told, the first's by default; None: the one each of them dialled."""
-        if at.ADVERTISED not in self.values:
+        if at.ADVERTISED_LISTENERS not in self.values:
             return None
-        names = at.controller_names(self.values)
-        for found in at.addresses_of(self.values, at.ADVERTISED):
+        names = at.controller_listener_names(self.values)
+        for found in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS):
             if found.name == listener or (listener is None and found.name not in names):
                 return found.host, found.port
         return None
 
-    def registered(self, ports: Mapping[str, int]) -> list[Address]:
+    def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
         """What the cluster is told of the clients' listeners; ``ports``: where they are bound, by name."""
-        names = at.controller_names(self.values)
-        told = [x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name not in names]
-        return [self._reachable(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
+        names = at.controller_listener_names(self.values)
+        told = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
+        return [self._reachable_address(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
 
-    def _reachable(self, address: Address, bound: int) -> Address:
+    def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
         """An address for others: never one that means every address, or any port."""
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
-    def quorum(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
+    def quorum_config(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
         """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order.
 
         ``kept``: where it was before, as its data directory has it; still the same place, it keeps its words for it.
         """
         values = self.values
-        times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _TIMEOUTS.items()}
-        listener = at.controller_names(values)[0]
+        times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _QUORUM_TIMEOUTS.items()}
+        listener = at.controller_listener_names(values)[0]
         return QuorumConfig(
             listener,
             tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
-            tuple((v.id, ListenerEndpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
-            at.bootstrap_of(values),
+            tuple((v.id, ListenerEndpoint(listener, v.host, v.port)) for v in at.parse_voters(values)),
+            at.parse_bootstrap_servers(values),
             QuorumTimeouts(**times, fetch_bytes=self.number("controller.quorum.fetch.max.bytes")),
             self.flag(at.AUTO_JOIN),
         )
 
-    def _controller_endpoint(self, bound: Address, port: int, kept: Sequence[ListenerEndpoint]) -> ListenerEndpoint:
+    def _controller_endpoint(
+        self, bound: ListenerAddress, port: int, kept: Sequence[ListenerEndpoint]
+    ) -> ListenerEndpoint:
         """As others reach it (R241): advertised, else bound, else as the voters' setting has it."""
         if bound.port == 0:
             for before in kept:
                 if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):
                     return before
-        told = next((x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name == bound.name), bound)
-        own = next((v for v in at.voters_of(self.values) if v.id == self.node_id), None)
-        if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_names(self.values)[0]:
+        told = next(
+            (x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name == bound.name), bound
+        )
+        own = next((v for v in at.parse_voters(self.values) if v.id == self.node_id), None)
+        if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_listener_names(self.values)[0]:
             return ListenerEndpoint(bound.name, own.host, own.port)
-        reachable = self._reachable(told, port)
+        reachable = self._reachable_address(told, port)
         return ListenerEndpoint(reachable.name, reachable.host, reachable.port)
 
     # ------------------------------------------------------------------ as it stands now
 
-    def dynamic(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def dynamic_values(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the valid dynamic settings of this broker and of all brokers."""
-        if self._dynamic is None:
-            self._dynamic = DynamicConfig(self.node_id, self.static)
-        return self._dynamic.applied(image)
+        if self._dynamic_config is None:
+            self._dynamic_config = DynamicBrokerConfig(self.node_id, self.static_values)
+        return self._dynamic_config.current_values(image)
 
-    def current(self, image: MetadataImage, name: str) -> str | None:
+    def effective_value(self, image: MetadataImage, name: str) -> str | None:
         """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
 
         A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
         Kept until a dynamic setting changes: every topic asks for some twenty of them.
         """
-        sources = self.dynamic(image)
-        if sources is not self._current_of:
-            self._current, self._current_of = {}, sources
-        if name not in self._current:
-            self._current[name] = self._effective(sources, name)
-        return self._current[name]
+        sources = self.dynamic_values(image)
+        if sources is not self._effective_values_sources:
+            self._effective_values, self._effective_values_sources = {}, sources
+        if name not in self._effective_values:
+            self._effective_values[name] = self._compute_effective_value(sources, name)
+        return self._effective_values[name]
 
-    def _effective(self, dynamic: Iterable[Mapping[str, str]], name: str) -> str | None:
+    def _compute_effective_value(self, dynamic: Iterable[Mapping[str, str]], name: str) -> str | None:
         names = synonyms_of(name)
-        for source in (*dynamic, self.values, self._own_defaults(), _DEFAULTS):
+        for source in (*dynamic, self.values, self._standalone_defaults(), _DEFAULTS):
             for other, unit in names:
                 value = source.get(other)
                 text = None if value is None else valid_canonical_value(broker_key(other), value)
@@ -305,8 +316,8 @@ class NodeConfig:
         if text is not None:
             return text
         if own is not None:
-            log_unusable(f"topic {topic!r}", key.name, own)
-        text = key.default if key.broker_key is None else self.current(image, key.broker_key)
+            log_invalid_stored_value(f"topic {topic!r}", key.name, own)
+        text = key.default if key.broker_key is None else self.effective_value(image, key.broker_key)
         return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
     def log_settings(self, image: MetadataImage, topic: str) -> LogConfig:
@@ -350,7 +361,7 @@ class NodeConfig:
         )
 
 
-def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Settings as Kafka's container image takes them: ``KAFKA_NUM_PARTITIONS`` is ``num.partitions``.
 
     Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting is somebody else's
@@ -373,4 +384,4 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     try:
         return load_settings("".join(lines).encode(errors="surrogateescape"))
     except MalformedProperties:
-        raise BadConfig("Malformed \\uxxxx encoding: the value of a KAFKA_ variable") from None
+        raise ConfigException("Malformed \\uxxxx encoding: the value of a KAFKA_ variable") from None

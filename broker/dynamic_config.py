@@ -19,25 +19,25 @@ from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 
 logger = logging.getLogger("ottla.config")
-_REMEMBERED = 1_000
-_IN_NO_RULE = frozenset(("min.insync.replicas",))
+_MAX_LOGGED = 1_000
+_UNCONSTRAINED_KEYS = frozenset(("min.insync.replicas",))
 """Part of no rule between settings. With eligible leader replicas it is set in every cluster from the beginning."""
 
-Values = Mapping[str, str]
+ConfigValues = Mapping[str, str]
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def log_unusable(resource: str, name: str, value: str) -> None:
+@lru_cache(maxsize=_MAX_LOGGED)
+def log_invalid_stored_value(resource: str, name: str, value: str) -> None:
     """Log, once, that a stored value is invalid and the default is used."""
     logger.warning("Invalid stored value: %s=%r of %s (using the default)", name, value, resource)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _log_refused(level: str, why: str) -> None:
+@lru_cache(maxsize=_MAX_LOGGED)
+def _log_rejected(level: str, why: str) -> None:
     logger.error("%s configs could not be applied: %s", level, why)
 
 
-def override(values: Values, changes: Values) -> dict[str, str]:
+def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:
     """Return ``values`` with ``changes``; a setting replaces those that say the same in other units."""
     out = dict(values)
     for name, value in changes.items():
@@ -47,7 +47,7 @@ def override(values: Values, changes: Values) -> dict[str, str]:
     return out
 
 
-def applicable(values: Values, *, per_broker: bool) -> dict[str, str]:
+def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, str]:
     """Return the stored settings that can be applied: dynamic ones with a valid value, at the right level."""
     out = {}
     for name, value in values.items():
@@ -59,52 +59,55 @@ def applicable(values: Values, *, per_broker: bool) -> dict[str, str]:
         key = broker_key(name)
         if key is not None and check_value(key, value) is not None:
             if key.type not in ("PASSWORD", "UNKNOWN"):
-                log_unusable("a broker", name, value)
+                log_invalid_stored_value("a broker", name, value)
             continue
         out[name] = value
     return out
 
 
-class DynamicConfig:
+class DynamicBrokerConfig:
     """The dynamic settings that are in force for one broker."""
 
-    def __init__(self, node_id: int, static: Values) -> None:
+    def __init__(self, node_id: int, static: ConfigValues) -> None:
         self._node_id = str(node_id)
         self._static = static
-        self._seen: tuple[Values, Values] = {}, {}
-        self._stored: tuple[Values, Values] = {}, {}
-        self._applied: tuple[Values, Values] = {}, {}
+        self._last_image_values: tuple[ConfigValues, ConfigValues] = {}, {}
+        self._last_applicable: tuple[ConfigValues, ConfigValues] = {}, {}
+        self._current_values: tuple[ConfigValues, ConfigValues] = {}, {}
 
-    def applied(self, image: MetadataImage) -> tuple[Values, Values]:
+    def current_values(self, image: MetadataImage) -> tuple[ConfigValues, ConfigValues]:
         """Return the settings in force of this broker, and of all brokers."""
         own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
-        if not (_is_same(own, self._seen[0]) and _is_same(everyone, self._seen[1])):
-            self._seen = own, everyone
-            self._apply(applicable(own, per_broker=True), applicable(everyone, per_broker=False))
-        return self._applied
+        if not (_is_unchanged(own, self._last_image_values[0]) and _is_unchanged(everyone, self._last_image_values[1])):
+            self._last_image_values = own, everyone
+            self._apply(select_applicable(own, per_broker=True), select_applicable(everyone, per_broker=False))
+        return self._current_values
 
-    def _apply(self, own: Values, everyone: Values) -> None:
+    def _apply(self, own: ConfigValues, everyone: ConfigValues) -> None:
         """Take the cluster's default first, then the broker's own, as at the start of a broker."""
-        for level, stored in (("Cluster default", (self._stored[0], everyone)), ("Per-broker", (own, everyone))):
-            if stored == self._stored:
+        for level, stored in (
+            ("Cluster default", (self._last_applicable[0], everyone)),
+            ("Per-broker", (own, everyone)),
+        ):
+            if stored == self._last_applicable:
                 continue
-            self._stored = stored
-            if not (stored[0].keys() | stored[1].keys()) - _IN_NO_RULE:
-                self._applied = stored
+            self._last_applicable = stored
+            if not (stored[0].keys() | stored[1].keys()) - _UNCONSTRAINED_KEYS:
+                self._current_values = stored
                 continue
             from ottla.controller.broker_rules import (
                 InvalidBrokerConfig,
                 check_combinations,
             )  # few clusters have such settings
 
-            merged = override(override(self._static, stored[1]), stored[0])
+            merged = merge_overrides(merge_overrides(self._static, stored[1]), stored[0])
             try:
                 check_combinations(merged, merged.get("cordoned.log.dirs", "").split(","))
             except (InvalidBrokerConfig, ValueError) as error:
-                _log_refused(level, str(error))
+                _log_rejected(level, str(error))
                 continue
-            self._applied = stored
+            self._current_values = stored
 
 
-def _is_same(values: Values, seen: Values) -> bool:
+def _is_unchanged(values: ConfigValues, seen: ConfigValues) -> bool:
     return values is seen or (not values and not seen)

@@ -1,6 +1,6 @@
 """What each honoured setting does, in a sentence: for DescribeConfigs, `ottla doctor` and the reference in the docs.
 
-A setting that is not here is accepted, answered with its default, and has no effect; `why_not` says why.
+A setting that is not here is accepted, answered with its default, and has no effect; `explain_no_effect` says why.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ AUTHORIZER_DOCS: dict[str, str] = {
     "allow.everyone.if.no.acl.found": "Whether everybody may do what no rule of anybody names.",
 }
 
-OWN_DOCS: dict[str, str] = {
+OTTLA_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
     VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
     REPLICA_RECOVERY: "For a cluster: what a broker had that is away for so long is made again on others; 0 is never.",
@@ -377,7 +377,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
 )
 
 
-def why_not(name: str) -> str:
+def explain_no_effect(name: str) -> str:
     """Why a setting of Kafka's has no effect here."""
     for prefix, reason in _WITHOUT_EFFECT:
         if name.startswith(prefix):

@@ -18,10 +18,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.logs import NAMES
 
 RESOURCE_BROKER_LOGGER = 8
-ROOT = "root"
+ROOT_LOGGER = "root"
 _PARENT = "ottla"
 TRACE = 5
-LEVELS = {
+LOG_LEVELS = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -34,7 +34,7 @@ _OPERATIONS = {2: "APPEND", 3: "SUBTRACT"}
 logger = logging.getLogger("ottla.loggers")
 
 
-class Change(Protocol):
+class LoggerChange(Protocol):
     """An element of ``configs`` of IncrementalAlterConfigs."""
 
     name: str
@@ -42,18 +42,18 @@ class Change(Protocol):
     value: str | None
 
 
-def levels() -> dict[str, str]:
+def get_logger_levels() -> dict[str, str]:
     """Return the level of each logger; of one that has none of its own, the level of its nearest ancestor."""
-    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*NAMES, ROOT)}
+    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*NAMES, ROOT_LOGGER)}
 
 
 def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(_PARENT if name == ROOT else name)
+    return logging.getLogger(_PARENT if name == ROOT_LOGGER else name)
 
 
 def _level_name(level: int) -> str:
     """Return the most verbose of Kafka's levels that is written at a level of `logging`."""
-    return next((name for name, number in LEVELS.items() if number >= level), "OFF")
+    return next((name for name, number in LOG_LEVELS.items() if number >= level), "OFF")
 
 
 def check_node_id(resource_name: str, node_id: int) -> None:
@@ -72,7 +72,7 @@ def check_node_id(resource_name: str, node_id: int) -> None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
 
 
-def check_change(change: Change) -> None:
+def check_logger_change(change: LoggerChange) -> None:
     """Check one change of a resource.
 
     Raises:
@@ -84,26 +84,26 @@ def check_change(change: Change) -> None:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # a NullPointerException in Kafka
         text = f"{_OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
-    if change.name != ROOT and change.name not in NAMES:
+    if change.name != ROOT_LOGGER and change.name not in NAMES:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
-    if operation == DELETE and change.name == ROOT:
-        text = f"Removing the log level of the {ROOT} logger is not allowed"
+    if operation == DELETE and change.name == ROOT_LOGGER:
+        text = f"Removing the log level of the {ROOT_LOGGER} logger is not allowed"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
-    if operation == SET and change.value not in LEVELS:
+    if operation == SET and change.value not in LOG_LEVELS:
         text = (
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(sorted(LEVELS))}"
+            f"Valid log levels are {', '.join(sorted(LOG_LEVELS))}"
         )
         raise ProtocolError(ErrorCode.INVALID_CONFIG, text)
 
 
-def apply_changes(changes: Sequence[Change]) -> None:
-    """Apply changes that `check_change` has passed, each of another logger."""
+def apply_logger_changes(changes: Sequence[LoggerChange]) -> None:
+    """Apply changes that `check_logger_change` has passed, each of another logger."""
     logging.addLevelName(TRACE, "TRACE")
     for change in changes:
         if change.config_operation == SET:
             assert change.value is not None, "checked"
-            _logger(change.name).setLevel(LEVELS[change.value])
+            _logger(change.name).setLevel(LOG_LEVELS[change.value])
             logger.warning("Updated the log level of %s to %s", change.name, change.value)
         else:
             _logger(change.name).setLevel(logging.NOTSET)

@@ -18,12 +18,12 @@ from ottla.broker import serving
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
 from ottla.broker.metadata.lifecycle import RegistrationRefused
-from ottla.broker.parts import Parts
+from ottla.broker.parts import BrokerComponents
 from ottla.broker.replica.closing import close
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.storage import Storage, WrongDirectory
-from ottla.broker.server.listening import CannotListen, Listening
-from ottla.broker.upkeep.supervise import raise_alone
+from ottla.broker.server.listening import BindError, BoundListeners
+from ottla.broker.upkeep.supervise import raise_unwrapped
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import MetaProperties
@@ -31,11 +31,11 @@ from ottla.world import logs
 from ottla.world.env import Env
 
 
-class StartRefused(Exception):
+class StartupRejected(Exception):
     """The node cannot start as it was asked to; the message is one line for the user. Nothing was changed."""
 
 
-class StorageFailed(Exception):
+class AllLogDirsFailed(Exception):
     """A data directory failed; the node has stopped."""
 
 
@@ -47,12 +47,12 @@ class Node:
         self.env = env
         self.config = config
         self.port = config.port
-        self.storage = Storage(env.disk, config.data_dirs, config.metadata_dir)
-        self._on_grown = on_grown
-        self._ground = trio.CancelScope()
-        self._losses = Losses(self.storage, self._ground.cancel)
-        self._listening = Listening(env, config)
-        self.parts: Parts | None = None
+        self.log_dirs = Storage(env.disk, config.data_dirs, config.metadata_dir)
+        self._on_partitions_added = on_grown
+        self._cancel_scope = trio.CancelScope()
+        self._log_dir_failures = Losses(self.log_dirs, self._cancel_scope.cancel)
+        self._listeners = BoundListeners(env, config)
+        self.components: BrokerComponents | None = None
         """While it lives: what it consists of, for whoever looks at it from beside."""
 
     async def run(self, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None) -> None:
@@ -64,78 +64,80 @@ class Node:
             StartRefused, OSError, DirectoryInUse, CorruptFile, NotOurQuorum: it could not start.
             StorageFailed: the disk failed while it ran.
         """
-        losses, listening = self._losses, self._listening
+        losses, listening = self._log_dir_failures, self._listeners
         try:
-            await listening.for_clients()
-            await listening.for_metrics()
+            await listening.bind_clients()
+            await listening.bind_metrics()
             self.port = next(iter(listening.ports.values()), self.port)
-            self.storage.lock()
-            with self._ground:
-                await self._live(ready, trio.Event() if stop is None else stop)
-        except (CannotListen, NotFormatted, WrongDirectory) as error:
-            raise StartRefused(str(error)) from None
+            self.log_dirs.lock()
+            with self._cancel_scope:
+                await self._run_components(ready, trio.Event() if stop is None else stop)
+        except (BindError, NotFormatted, WrongDirectory) as error:
+            raise StartupRejected(str(error)) from None
         except BaseException as error:
             if losses.failure is None:
-                _raise(error)
+                _raise_startup_error(error)
         finally:
             listening.close()
-            self.storage.unlock()
+            self.log_dirs.unlock()
         if losses.failure is not None:
-            raise StorageFailed(f"a data directory failed: {losses.failure}")
+            raise AllLogDirsFailed(f"a data directory failed: {losses.failure}")
 
-    async def _identify(self) -> tuple[MetaProperties, QuorumConfig]:
+    async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
         """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""
-        config, env, storage = self.config, self.env, self.storage
+        config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
         kept = () if identity is None else remembered(storage, config)
-        await self._listening.for_controllers(kept)
-        if not self._listening.clients:
-            self.port = self._listening.controller_ports[0]
-        quorum = config.quorum(*self._listening.controller_ports, kept=kept)
+        await self._listeners.bind_controllers(kept)
+        if not self._listeners.clients:
+            self.port = self._listeners.controller_ports[0]
+        quorum = config.quorum_config(*self._listeners.controller_ports, kept=kept)
         if identity is None:
             identity = make_identity(storage, config, quorum, env.now_ms(), env.uuid)
         storage.begin(identity, env.now_ms(), env.uuid)
         return identity, quorum
 
-    async def _live(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
+    async def _run_components(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
         """From the first look at the directories to the mark of a clean stop."""
-        identity, quorum = await self._identify()
+        identity, quorum = await self._load_identity()
         opened = True
         async with trio.open_nursery() as ground:
-            made = Parts(self.env, self.config, self.storage, self._losses, identity, quorum, ground)
-            self.parts = made
-            made.making.on_grown = self._on_grown
-            made.lifecycle.ports.update(self._listening.ports)
-            serving.controllers(self.env, made, self._listening, ground)
-            if self._listening.clients:
-                opened = await self._unless(stop, made.enrol)
+            made = BrokerComponents(
+                self.env, self.config, self.log_dirs, self._log_dir_failures, identity, quorum, ground
+            )
+            self.components = made
+            made.log_creator.on_grown = self._on_partitions_added
+            made.lifecycle.ports.update(self._listeners.ports)
+            serving.start_controller_endpoints(self.env, made, self._listeners, ground)
+            if self._listeners.clients:
+                opened = await self._run_unless_stopped(stop, made.register_broker)
             if opened:
-                if self._listening.clients:
-                    await self._open(made, ground)
+                if self._listeners.clients:
+                    await self._open_partitions(made, ground)
                 await self._serve(made, ready, stop)
             ground.cancel_scope.cancel()
-        self.parts = None
-        await self._close(made, marked=opened)
+        self.components = None
+        await self._close_logs(made, marked=opened)
 
-    async def _open(self, made: Parts, ground: trio.Nursery) -> None:
+    async def _open_partitions(self, made: BrokerComponents, ground: trio.Nursery) -> None:
         """Open what is there, and follow the metadata from here on."""
         image = made.controller.image
-        made.applier.publish(image, MetadataDelta.from_empty(image))
-        made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
-        await made.open(image)
-        ground.start_soon(made.applier.run)
+        made.publisher.publish(image, MetadataDelta.from_empty(image))
+        made.controller.listeners.append(made.publisher.publish)  # what comes while the partitions are opened waits
+        await made.open_partitions(image)
+        ground.start_soon(made.publisher.run)
 
-    async def _serve(self, made: Parts, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
+    async def _serve(self, made: BrokerComponents, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
         """Serve until the stop, and hand over everything that others can take while they can still be served."""
-        clients, leaving = self._listening.clients, True
-        if not clients or await self._unless(stop, made.lifecycle.unfence):
+        clients, leaving = self._listeners.clients, True
+        if not clients or await self._run_unless_stopped(stop, made.lifecycle.unfence):
             await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
             async with trio.open_nursery() as nursery:
                 if clients:
-                    serving.clients(self.env, made, self._listening, nursery)
+                    serving.start_client_endpoints(self.env, made, self._listeners, nursery)
                 if ready is not None:
                     ready(self)
-                self._on_grown()
+                self._on_partitions_added()
                 await stop.wait()
                 if not made.lifecycle.is_only_broker():
                     await made.lifecycle.resign()  # others catch up from here meanwhile
@@ -147,9 +149,9 @@ class Node:
             await made.lifecycle.resign()
         await made.controller.resign()
 
-    async def _unless(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
+    async def _run_unless_stopped(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
         """Do what may have to wait for other nodes, unless this one shall stop; says whether it was done."""
-        if self.config.alone:
+        if self.config.is_standalone:
             await work()
             return True
         done = False
@@ -165,19 +167,19 @@ class Node:
             nursery.cancel_scope.cancel()
         return done
 
-    async def _close(self, made: Parts, *, marked: bool) -> None:
+    async def _close_logs(self, made: BrokerComponents, *, marked: bool) -> None:
         """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""
         try:
             made.controller.close()
             if marked:
-                await close(self.env, self.storage, made.lifecycle.broker_epoch)
+                await close(self.env, self.log_dirs, made.lifecycle.broker_epoch)
         except OSError as error:
-            self._losses.fail(error)
+            self._log_dir_failures.fail(error)
 
 
-def _raise(error: BaseException) -> None:
+def _raise_startup_error(error: BaseException) -> None:
     """Raise what ended the node, alone and in words for the user."""
     try:
-        raise_alone(error)
+        raise_unwrapped(error)
     except RegistrationRefused as refused:
-        raise StartRefused(str(refused)) from None
+        raise StartupRejected(str(refused)) from None

@@ -29,15 +29,15 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.server.observer import Counts
+from ottla.broker.server.observer import RequestMetrics
 from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import Sessions
-from ottla.broker.services import Metering, Services
-from ottla.broker.upkeep.cleaner import Cleaner
-from ottla.broker.upkeep.flusher import Flusher
-from ottla.broker.upkeep.removals import Removals
+from ottla.broker.server.sessions import FetchSessionCache
+from ottla.broker.services import BrokerServices, QuotaHolder
+from ottla.broker.upkeep.cleaner import LogCleaner
+from ottla.broker.upkeep.flusher import LogMaintenance
+from ottla.broker.upkeep.removals import DeletedLogRemover
 from ottla.broker.upkeep.scrubber import Scrubber
-from ottla.broker.upkeep.supervise import attempt, supervise
+from ottla.broker.upkeep.supervise import run_logging_failure, supervise
 from ottla.controller.config_keys import AUDIT_LOG, METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import ControllerDefaults
 from ottla.controller.delta import MetadataDelta
@@ -48,24 +48,24 @@ from ottla.log.directory import MetaProperties
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.audit import Audit
+    from ottla.broker.auth.audit import AuditLog
     from ottla.broker.auth.authorizer import Authorizer
-    from ottla.broker.auth.quotas import Quotas
+    from ottla.broker.auth.quotas import QuotaManagers
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.replica.moves import Moves
     from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
-    from ottla.broker.telemetry.pushed import Pushed
-    from ottla.broker.telemetry.telemetry import Telemetry
+    from ottla.broker.telemetry.pushed import ClientMetricsStore
+    from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
     from ottla.peers.access import Access
 
-Work = Callable[[], Awaitable[None]]
+BackgroundTask = Callable[[], Awaitable[None]]
 
 
-class Parts:
+class BrokerComponents:
     """What a running node consists of, over directories that know whose they are; the metadata is read.
 
     Raises:
@@ -83,8 +83,8 @@ class Parts:
         nursery: trio.Nursery,
     ) -> None:
         self._env, self._config, self._nursery = env, config, nursery
-        quorum = quorum._replace(access=self._to_controllers)
-        self.storage = storage
+        quorum = quorum._replace(access=self._controller_access)
+        self.log_dirs = storage
         fail = losses.fail
         defaults = ControllerDefaults(
             config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
@@ -95,247 +95,255 @@ class Parts:
         self.timers, self.purgatory = Timers(env), Purgatory(env)
         retain_ms = config.number("log.retention.check.interval.ms")
         expire_ms = config.number("producer.id.expiration.ms")
-        self.flusher = Flusher(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
-        self.replicas = Replicas(env, config, storage, self.purgatory.wake, self.flusher.flush_due, fail)
-        self.counts = Counts()
+        self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
+        self.replica_manager = Replicas(
+            env, config, storage, self.purgatory.check_and_complete, self.log_maintenance.request_flush, fail
+        )
+        self.request_metrics = RequestMetrics()
         self.acceptors: list[Acceptor] = []
         """Those of all listeners, once they serve."""
-        self.making = Making(env, config, storage, self.replicas, fail)
-        self.applier = Applier(env, config, self.cache, self.replicas, self.making)
+        self.log_creator = Making(env, config, storage, self.replica_manager, fail)
+        self.publisher = Applier(env, config, self.cache, self.replica_manager, self.log_creator)
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
         forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
-        self.admin = Admin(forwarding, config, self._once, self.applier.settled)
+        self.controller_forwarder = Admin(forwarding, config, self._start_once, self.publisher.settled)
         newest = lambda: self.controller.image  # noqa: E731 - one line says it
-        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.applier, storage, newest)
+        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.publisher, storage, newest)
         epoch = lambda: self.lifecycle.broker_epoch  # noqa: E731
         lag_max_ms = config.number("replica.lag.time.max.ms")
-        self.fetchers = Fetchers(env, config, self.replicas, epoch, fail, config.inter_broker_listener)
-        self.isr_changes = IsrChanges(env, config.node_id, way(FOREVER_S), self.replicas, epoch, lag_max_ms)
-        self._way, self._quorum = way, quorum
-        self._watch: BrokerWatch | None = None
+        self.fetchers = Fetchers(env, config, self.replica_manager, epoch, fail, config.inter_broker_listener)
+        self.alter_partition_sender = IsrChanges(
+            env, config.node_id, way(FOREVER_S), self.replica_manager, epoch, lag_max_ms
+        )
+        self._create_channel, self._quorum = way, quorum
+        self._liveness_probe: BrokerWatch | None = None
         self._verifier: Verifier | None = None
         self._transactions: TransactionCoordinator | None = None
-        self._shares: Shares | None = None
-        self._moves: Moves | None = None
-        self._telemetry: Telemetry | None = None
-        self._joined = trio.Event()
-        self.directories = Directories(env, config.node_id, way(), self.cache, storage)
-        self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
-        self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
-        self.producer_ids = ProducerIds(forwarding, config.node_id, self._once)
-        self.cleaner = Cleaner(env, storage, lambda name: config.current(self.cache.image, name) or "", fail)
-        self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
-        self._join(losses)
+        self._share_partition_manager: Shares | None = None
+        self._alter_log_dirs: Moves | None = None
+        self._client_metrics: ClientMetricsManager | None = None
+        self._other_broker_registered = trio.Event()
+        self.directory_assignments = Directories(env, config.node_id, way(), self.cache, storage)
+        self.deleted_log_remover = DeletedLogRemover(env, config.number("log.segment.delete.delay.ms"))
+        self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partition_count)
+        self.producer_ids = ProducerIds(forwarding, config.node_id, self._start_once)
+        self.cleaner = LogCleaner(env, storage, lambda name: config.effective_value(self.cache.image, name) or "", fail)
+        self.scrubber = Scrubber(env, storage, lambda: int(config.effective_value(self.cache.image, SCRUB_RATE) or 0))
+        self._connect_components(losses)
         self.services = self._services(fail)
 
-    def _to_controllers(self) -> Access:
+    def _controller_access(self) -> Access:
         """What the controllers' listener wants; asked when one is spoken to that is elsewhere."""
-        from ottla.broker.auth.ways import to_controllers
+        from ottla.broker.auth.ways import controller_access
 
-        return to_controllers(self._config)
+        return controller_access(self._config)
 
-    async def enrol(self) -> None:
+    async def register_broker(self) -> None:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
         await self.controller.wait_ready()
         await self.lifecycle.register()
 
-    async def open(self, image: MetadataImage) -> None:
+    async def open_partitions(self, image: MetadataImage) -> None:
         """Open what lies in the directories; then moves between them go on.
 
         Raises:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
         """
-        await self.replicas.load(image)
-        if self.replicas.copies_left:
+        await self.replica_manager.load(image)
+        if self.replica_manager.copies_left:
             from ottla.broker.replica.unfinished import take_up  # a move is seldom under way when a process ends
 
-            await take_up(self._env, self._config, self.replicas, self.storage, image)
+            await take_up(self._env, self._config, self.replica_manager, self.log_dirs, image)
 
-    def registration(self) -> ControllerRegistration:
+    def controller_registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
         from ottla.broker.metadata.controller_registration import ControllerRegistration
 
-        node_id, way, controller = self._config.node_id, self._way(REGISTRATION_S), self.controller
+        node_id, way, controller = self._config.node_id, self._create_channel(REGISTRATION_S), self.controller
         return ControllerRegistration(self._env, node_id, controller.incarnation_id, self._quorum.endpoints, way)
 
-    def watch(self) -> BrokerWatch:
+    def liveness_probe(self) -> BrokerWatch:
         """What looks after brokers elsewhere, made when it is first needed."""
-        if self._watch is None:
+        if self._liveness_probe is None:
             from ottla.broker.metadata.watch import BrokerWatch
 
-            self._watch = BrokerWatch(self._env, self._config.node_id, self.controller)
-            self.controller.listeners.append(self._watch.publish)
-        return self._watch
+            self._liveness_probe = BrokerWatch(self._env, self._config.node_id, self.controller)
+            self.controller.listeners.append(self._liveness_probe.publish)
+        return self._liveness_probe
 
-    def verifier(self) -> Verifier:
+    def transaction_verifier(self) -> Verifier:
         """What asks transactions' coordinators, made when there is the first of them."""
         if self._verifier is None:
             from ottla.broker.txn.adding import add_partitions
             from ottla.broker.txn.verification import Ground, Verifier
 
-            partition_for, add = self.transactions().partition_for, partial(add_partitions, self.services)
-            self._verifier = Verifier(Ground(self._env, self._config, self.cache, self.replicas, partition_for, add))
+            partition_for, add = self.transaction_coordinator().partition_for, partial(add_partitions, self.services)
+            self._verifier = Verifier(
+                Ground(self._env, self._config, self.cache, self.replica_manager, partition_for, add)
+            )
         return self._verifier
 
-    def transactions(self) -> TransactionCoordinator:
+    def transaction_coordinator(self) -> TransactionCoordinator:
         """The coordinator of transactions, made when there is the first of them, or a partition that may hold some."""
         if self._transactions is None:
             from ottla.broker.txn.making import make_coordinator
 
-            services, replicas = self.services, self.replicas
+            services, replicas = self.services, self.replica_manager
             made = self._transactions = make_coordinator(services, self.timers, self._config.inter_broker_listener)
-            self.flusher.on_flushed.append(made.advance)
+            self.log_maintenance.on_flushed.append(made.advance)
             replicas.on_committed.append(made.advance)
             replicas.on_resigned.append(made.resign)
             self._nursery.start_soon(made.run)
         return self._transactions
 
-    def _lead_transactions(self, replica: Replica) -> None:
+    def _on_transaction_leader(self, replica: Replica) -> None:
         if replica.topic == TRANSACTIONS_TOPIC:
-            self.transactions().lead(replica)
+            self.transaction_coordinator().lead(replica)
 
-    def shares(self) -> Shares:
+    def share_partition_manager(self) -> Shares:
         """What serves share groups, made with the first of them, or a partition that may remember some."""
-        if self._shares is None:
+        if self._share_partition_manager is None:
             from ottla.broker.share.making import make_shares
 
             start, listener = self._nursery.start_soon, self._config.inter_broker_listener
-            made = self._shares = make_shares(self.services, self.timers, listener, start)
+            made = self._share_partition_manager = make_shares(self.services, self.timers, listener, start)
             coordinator = made.coordinator
-            self.flusher.on_flushed.append(coordinator.advance)
-            self.replicas.on_committed.append(coordinator.advance)
-            self.replicas.on_resigned.append(coordinator.resign)
-            self.applier.followers.append(coordinator.publish)
+            self.log_maintenance.on_flushed.append(coordinator.advance)
+            self.replica_manager.on_committed.append(coordinator.advance)
+            self.replica_manager.on_resigned.append(coordinator.resign)
+            self.publisher.followers.append(coordinator.publish)
             start(made.run)
-        return self._shares
+        return self._share_partition_manager
 
-    def moves(self) -> Moves:
+    def alter_log_dirs(self) -> Moves:
         """What moves replicas between directories, made when there is something to move."""
-        if self._moves is None:
+        if self._alter_log_dirs is None:
             from ottla.broker.replica.mover import Mover
             from ottla.broker.replica.moves import Moves
 
-            env, storage, replicas, fail = self._env, self.storage, self.replicas, self.services.fail
+            env, storage, replicas, fail = self._env, self.log_dirs, self.replica_manager, self.services.fail
             mover = Mover(env, self._config, storage, replicas, fail)
-            self._moves = Moves(env, storage, replicas, mover, self.making.prefer, fail)
-            self.applier.followers.append(mover.publish)
+            self._alter_log_dirs = Moves(env, storage, replicas, mover, self.log_creator.prefer, fail)
+            self.publisher.followers.append(mover.publish)
             replicas.on_future = mover.go_on
             self._nursery.start_soon(supervise, env, "moves between directories", mover.run)
-        return self._moves
+        return self._alter_log_dirs
 
-    def _go_on_moving(self, replica: Replica) -> None:
+    def _resume_moves(self, replica: Replica) -> None:
         """The first copy of an earlier process was found."""
-        self.moves()
-        self.replicas.on_future(replica)
+        self.alter_log_dirs()
+        self.replica_manager.on_future(replica)
 
-    def telemetry(self) -> Telemetry:
+    def client_metrics(self) -> ClientMetricsManager:
         """What takes clients' own metrics, made when the first of them asks."""
-        if self._telemetry is None:
-            from ottla.broker.telemetry.telemetry import Telemetry
+        if self._client_metrics is None:
+            from ottla.broker.telemetry.telemetry import ClientMetricsManager
 
-            made = self._telemetry = Telemetry(self._env, bool(self._config.values.get(METRICS_LISTENER)))
+            made = self._client_metrics = ClientMetricsManager(
+                self._env, bool(self._config.values.get(METRICS_LISTENER))
+            )
             made.publish(self.controller.image, MetadataDelta.from_empty(self.controller.image))
             self.controller.listeners.append(made.publish)
-        return self._telemetry
+        return self._client_metrics
 
     @property
-    def pushed(self) -> Pushed | None:
+    def client_metrics_store(self) -> ClientMetricsStore | None:
         """What clients have pushed, if any did."""
-        return None if self._telemetry is None else self._telemetry.pushed
+        return None if self._client_metrics is None else self._client_metrics.store
 
-    def _lead_shares(self, replica: Replica) -> None:
+    def _on_share_leader(self, replica: Replica) -> None:
         if replica.topic == SHARE_TOPIC:
-            self.shares().coordinator.lead(replica)
+            self.share_partition_manager().coordinator.lead(replica)
 
-    async def look_after(self) -> None:
+    async def run_liveness_probe(self) -> None:
         """Look after other brokers, once there are any."""
-        await self._joined.wait()
-        await self.watch().run()
+        await self._other_broker_registered.wait()
+        await self.liveness_probe().run()
 
-    def _notice(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    def _on_metadata_change(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if any(broker_id != self._config.node_id for broker_id in delta.brokers):
-            self._joined.set()
+            self._other_broker_registered.set()
 
-    def _offsets_partitions(self) -> int:
+    def _offsets_partition_count(self) -> int:
         """How many partitions `__consumer_offsets` has; 0 while there is none."""
-        topic = self.replicas.image.topics.get(OFFSETS_TOPIC)
+        topic = self.replica_manager.image.topics.get(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
-    def _join(self, losses: Losses) -> None:
+    def _connect_components(self, losses: Losses) -> None:
         """Who hears of what."""
-        replicas, groups, directories = self.replicas, self.groups, self.directories
+        replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
-        self.flusher.on_flushed.append(groups.advance)
+        self.log_maintenance.on_flushed.append(groups.advance)
         replicas.on_committed.append(groups.advance)
-        replicas.on_leader += [self._forget, groups.lead, self._lead_transactions, self._lead_shares]
-        replicas.on_resigned += [self._forget, groups.resign]
+        replicas.on_leader += [self._stop_following, groups.lead, self._on_transaction_leader, self._on_share_leader]
+        replicas.on_resigned += [self._stop_following, groups.resign]
         replicas.on_following.append(self.fetchers.follow)
-        replicas.on_isr_change.append(self.isr_changes.ask)
-        replicas.on_doomed.append(self.removals.remove_later)
+        replicas.on_isr_change.append(self.alter_partition_sender.ask)
+        replicas.on_doomed.append(self.deleted_log_remover.schedule)
         replicas.on_place = directories.place
-        replicas.on_future = self._go_on_moving
-        self.applier.followers += [groups.publish, self.lifecycle.publish]
-        self.controller.listeners.append(self._notice)
+        replicas.on_future = self._resume_moves
+        self.publisher.followers += [groups.publish, self.lifecycle.publish]
+        self.controller.listeners.append(self._on_metadata_change)
         self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
 
-    def _forget(self, replica: Replica) -> None:
+    def _stop_following(self, replica: Replica) -> None:
         """A partition is led from here, or gone: it follows nobody."""
         self.fetchers.forget((replica.topic, replica.partition))
 
-    def _once(self, work: Work) -> None:
+    def _start_once(self, work: BackgroundTask) -> None:
         """Something nobody waits for."""
-        self._nursery.start_soon(attempt, "making a topic", work)
+        self._nursery.start_soon(run_logging_failure, "making a topic", work)
 
-    def _services(self, fail: Fail) -> Services:
+    def _services(self, fail: Fail) -> BrokerServices:
         env, config = self._env, self._config
-        return Services(
+        return BrokerServices(
             env,
             config,
             self.cache,
-            self.admin,
+            self.controller_forwarder,
             self.controller,
-            self.replicas,
-            self.making,
-            self.storage,
+            self.replica_manager,
+            self.log_creator,
+            self.log_dirs,
             self.purgatory,
-            Sessions(env, config.number("max.incremental.fetch.session.cache.slots")),
+            FetchSessionCache(env, config.number("max.incremental.fetch.session.cache.slots")),
             self.groups,
             self.producer_ids,
             config.number("fetch.max.bytes"),
             fail,
-            self.watch,
-            self.verifier,
-            self.transactions,
-            self.shares,
-            self.moves,
+            self.liveness_probe,
+            self.transaction_verifier,
+            self.transaction_coordinator,
+            self.share_partition_manager,
+            self.alter_log_dirs,
             self._authorizer(),
             self._audit(),
-            self._metering(),
-            self.telemetry,
+            self._quota_holder(),
+            self.client_metrics,
         )
 
-    def _audit(self) -> Audit | None:
+    def _audit(self) -> AuditLog | None:
         """Who writes down what was decided, where that is wanted."""
         level = self._config.values.get(AUDIT_LOG)
         if level is None:
             return None
-        from ottla.broker.auth.audit import Audit
+        from ottla.broker.auth.audit import AuditLog
 
-        return Audit.of(self._env, level)
+        return AuditLog.from_level(self._env, level)
 
-    def _metering(self) -> Metering:
+    def _quota_holder(self) -> QuotaHolder:
         """Who counts what clients bring and take, once there is a quota."""
-        out, controller = Metering(), self.controller
-        made: list[Quotas] = []
+        out, controller = QuotaHolder(), self.controller
+        made: list[QuotaManagers] = []
 
         def publish(image: MetadataImage, delta: MetadataDelta) -> None:
             if any(about[0] == "quota" for about in delta.others):
                 if not made:
-                    from ottla.broker.auth.quotas import Quotas
+                    from ottla.broker.auth.quotas import QuotaManagers
 
-                    made.append(Quotas(self._env))
+                    made.append(QuotaManagers(self._env))
                 made[0].publish(image, delta)
-                out.quotas = made[0] if made[0].is_on else None
+                out.quotas = made[0] if made[0].is_enabled else None
                 out.times_requests = made[0].times_requests
 
         publish(controller.image, MetadataDelta.from_empty(controller.image))
@@ -348,21 +356,21 @@ class Parts:
             return None
         from ottla.broker.auth.authorizer import Authorizer
 
-        made, controller = Authorizer.of(self._config), self.controller
+        made, controller = Authorizer.from_config(self._config), self.controller
         made.publish(controller.image, MetadataDelta.from_empty(controller.image))
         controller.listeners.append(made.publish)
         return made
 
-    def upkeep(self) -> Iterator[tuple[str, Work]]:
+    def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
         """What goes on beside the requests, by name."""
         yield "heartbeats", self.lifecycle.run
         yield "following", self.fetchers.run
-        yield "changes of the ISR", self.isr_changes.run
-        yield "the look for who is behind", self.isr_changes.shrink_now_and_then
-        yield "telling of directories", self.directories.run
-        yield "the look round the files", self.flusher.run
-        yield "retention", self.flusher.retain_now_and_then
-        yield "removal", self.removals.run
+        yield "changes of the ISR", self.alter_partition_sender.run
+        yield "the look for who is behind", self.alter_partition_sender.shrink_now_and_then
+        yield "telling of directories", self.directory_assignments.run
+        yield "the look round the files", self.log_maintenance.run
+        yield "retention", self.log_maintenance.run_retention
+        yield "removal", self.deleted_log_remover.run
         yield "scrubbing", self.scrubber.run
         if self._config.flag("log.cleaner.enable"):
             yield "compaction", self.cleaner.run

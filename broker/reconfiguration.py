@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker import addresses
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import ConfigException
 from ottla.broker.config import NodeConfig
-from ottla.broker.dynamic_config import override
-from ottla.broker.turn import Steps
+from ottla.broker.dynamic_config import merge_overrides
+from ottla.broker.turn import Job
 from ottla.controller.broker_keys import BROKER_KEYS, KEYSTORE_KEY_PATTERN, PER_BROKER_KEYS
 from ottla.controller.broker_rules import CORDONED_LOG_DIRS, BrokerConfigValues, InvalidBrokerConfig, check_combinations
 from ottla.controller.config_keys import TOPIC_KEYS, broker_key, check_value
@@ -25,7 +25,7 @@ from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.known_classes import STARTUP_CLASSES_BY_KEY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-Values = Mapping[str, str]
+ConfigValues = Mapping[str, str]
 _THREADS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 _FOLLOWER_POOL = "remote.log.manager.follower.thread.pool.size"
 _POOL = "remote.log.manager.thread.pool.size"
@@ -55,21 +55,21 @@ _UNSET, _ALL = -2, -1
 """``log.local.retention.*`` that is taken from the retention, and a retention without a limit."""
 
 
-class Change(NamedTuple):
+class BrokerConfigChange(NamedTuple):
     """A broker's settings before and after a change."""
 
-    old: Values
-    new: Values
+    old: ConfigValues
+    new: ConfigValues
     listeners: Mapping[str, str]
     """Security protocols by listener name."""
 
     @property
-    def changed(self) -> frozenset[str]:
+    def changed_names(self) -> frozenset[str]:
         """Names of the settings that differ."""
         return frozenset(k for k in {**self.old, **self.new} if self.old.get(k) != self.new.get(k))
 
 
-def check_change(config: NodeConfig, image: MetadataImage, name: str, stored: Values) -> Steps[None]:
+def validate_reconfiguration(config: NodeConfig, image: MetadataImage, name: str, stored: ConfigValues) -> Job[None]:
     """Check what would be stored for this broker, or with an empty name for all brokers, in steps.
 
     Raises:
@@ -77,41 +77,41 @@ def check_change(config: NodeConfig, image: MetadataImage, name: str, stored: Va
     """
     try:
         yield from _check_names(name, stored)
-        change = _change(config, image, name, stored)
-        directories = [*config.data_dirs, *addresses.listed(config.values, "log.dirs")]
+        change = _build_change(config, image, name, stored)
+        directories = [*config.data_dirs, *addresses.split_list(config.values, "log.dirs")]
         check_combinations(change.new, directories)
         _check_listeners(change)
-        for wrong in _refused(change):
+        for wrong in _component_problems(change):
             why = f"Invalid value org.apache.kafka.common.config.ConfigException: {wrong}"
             raise InvalidBrokerConfig(f"{why} for configuration Invalid dynamic configuration")
     except InvalidBrokerConfig as error:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _change(config: NodeConfig, image: MetadataImage, name: str, stored: Values) -> Change:
-    own, everyone = config.dynamic(image)
-    old = override(override(config.static, everyone), own)
+def _build_change(config: NodeConfig, image: MetadataImage, name: str, stored: ConfigValues) -> BrokerConfigChange:
+    own, everyone = config.dynamic_values(image)
+    old = merge_overrides(merge_overrides(config.static_values, everyone), own)
     if name:
-        new = override(override(config.static, everyone), stored)
+        new = merge_overrides(merge_overrides(config.static_values, everyone), stored)
     else:
-        new = override(override(config.static, stored), own)
-    return Change(old, new, {x.name: config.protocol(x.name) for x in config.client_listeners})
+        new = merge_overrides(merge_overrides(config.static_values, stored), own)
+    return BrokerConfigChange(old, new, {x.name: config.security_protocol(x.name) for x in config.client_listeners})
 
 
-def _names(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _check_names(name: str, stored: Values) -> Steps[None]:
+def _check_names(name: str, stored: ConfigValues) -> Job[None]:
     """``DynamicBrokerConfig.validateConfigs``: which settings may be changed here, and their values."""
     known = {**BROKER_KEYS, **INTERNAL_BROKER_KEYS}
     fixed = [k for k in stored if k in known and not known[k].is_dynamic]
     if fixed:
-        raise InvalidBrokerConfig(f"Cannot update these configs dynamically: {_names(fixed)}")
+        raise InvalidBrokerConfig(f"Cannot update these configs dynamically: {_format_names(fixed)}")
     bare = [k for k in stored if k in BROKER_KEYS and KEYSTORE_KEY_PATTERN.match(k)]
     if bare:
         why = "These security configs can be dynamically updated only per-listener using the listener prefix"
-        raise InvalidBrokerConfig(f"{why}: {_names(bare)}")
+        raise InvalidBrokerConfig(f"{why}: {_format_names(bare)}")
     by_base = {base_name(k): k for k in stored}
     for number, base in enumerate((*QUOTA_KEYS, *BROKER_KEYS, *(k for k in by_base if k not in BROKER_KEYS)), 1):
         if number % YIELD_EVERY == 0:
@@ -124,22 +124,22 @@ def _check_names(name: str, stored: Values) -> Steps[None]:
     own = [k for k in stored if k in PER_BROKER_KEYS or (base_name(k) != k and base_name(k) not in shared)]
     if own and not name:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
-        raise InvalidBrokerConfig(f"{why}: {_names(own)}")
+        raise InvalidBrokerConfig(f"{why}: {_format_names(own)}")
 
 
-def _check_listeners(change: Change) -> None:
+def _check_listeners(change: BrokerConfigChange) -> None:
     """``DynamicListenerConfig``, as far as listeners can be changed here: their names, places and protocols stay."""
-    if addresses.LISTENERS in change.changed:
+    if addresses.LISTENERS in change.changed_names:
         listeners = change.new.get(addresses.LISTENERS, "")
         for text in listeners.split(","):
             if "://" not in text:
                 raise InvalidBrokerConfig(f"Unable to parse a listener name from {text}")
         raise InvalidBrokerConfig("listeners cannot be changed while the broker runs")
-    if addresses.MAP not in change.changed:
+    if addresses.PROTOCOL_MAP not in change.changed_names:
         return
     try:
-        protocols = addresses.protocols_of(change.new)
-    except BadConfig as error:
+        protocols = addresses.parse_protocol_map(change.new)
+    except ConfigException as error:
         raise InvalidBrokerConfig(str(error)) from None
     for name, protocol in change.listeners.items():
         if name not in protocols:
@@ -150,11 +150,11 @@ def _check_listeners(change: Change) -> None:
             raise InvalidBrokerConfig(f"{wrapped} for configuration Invalid dynamic configuration")
 
 
-def _refused(change: Change) -> Iterator[str]:
+def _component_problems(change: BrokerConfigChange) -> Iterator[str]:
     """Generate the messages of the parts that cannot be reconfigured so."""
-    changed = change.changed
+    changed = change.changed_names
     old, new = BrokerConfigValues(change.old), BrokerConfigValues(change.new)
-    yield from _listener_limits(change)
+    yield from _listener_problems(change)
     if _REPORTERS in changed and not set(new.elements(_REPORTERS)) <= set(STARTUP_CLASSES_BY_KEY[_REPORTERS]):
         names = ", ".join(k for k in change.new if k in changed)
         yield (
@@ -162,37 +162,39 @@ def _refused(change: Change) -> Iterator[str]:
             "class kafka.server.DynamicMetricsReporters"
         )
     if changed & _CLEANER_KEYS:
-        yield from _cleaner_threads(old.number(_CLEANER_THREADS), new.number(_CLEANER_THREADS))
+        yield from _cleaner_thread_problems(old.number(_CLEANER_THREADS), new.number(_CLEANER_THREADS))
     if changed.intersection(_THREADS):
         for name in _THREADS:
-            yield from _threads(name, old.number(name), new.number(name))
+            yield from _thread_count_problems(name, old.number(name), new.number(name))
     if changed & _LOG_KEYS:
-        yield from _local_retention(new)
+        yield from _local_retention_problems(new)
     if any(name.startswith("remote.") for name in changed):
         for name in _REMOTE_THREADS:
             before = _POOL if name == _FOLLOWER_POOL and name not in change.old else name
-            yield from _threads(name, old.number(before), new.number(name))
+            yield from _thread_count_problems(name, old.number(before), new.number(name))
 
 
-def _listener_limits(change: Change) -> Iterator[str]:
+def _listener_problems(change: BrokerConfigChange) -> Iterator[str]:
     """``DataPlaneAcceptor`` and ``ListenerConnectionQuota``: of each listener, by its own settings or those of all."""
-    changed = {base_name(name) for name in change.changed}
+    changed = {base_name(name) for name in change.changed_names}
     for listener in change.listeners:
         prefix = f"listener.name.{listener.lower()}."
-        old, new = (_of_listener(values, prefix) for values in (change.old, change.new))
+        old, new = (_listener_settings(values, prefix) for values in (change.old, change.new))
         for name in _LIMITS:
             if name in changed and new.number(name) <= 0:
                 yield f"Invalid {name} {new.number(name)}"
         if _NETWORK_THREADS in changed:
-            yield from _threads(_NETWORK_THREADS, old.number(_NETWORK_THREADS), new.number(_NETWORK_THREADS))
+            yield from _thread_count_problems(
+                _NETWORK_THREADS, old.number(_NETWORK_THREADS), new.number(_NETWORK_THREADS)
+            )
 
 
-def _of_listener(values: Values, prefix: str) -> BrokerConfigValues:
+def _listener_settings(values: ConfigValues, prefix: str) -> BrokerConfigValues:
     own = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
     return BrokerConfigValues({**values, **own})
 
 
-def _threads(name: str, old: int, new: int) -> Iterator[str]:
+def _thread_count_problems(name: str, old: int, new: int) -> Iterator[str]:
     if new == old:
         return
     what = f"Dynamic thread count update validation failed for {name}={new}, value should"
@@ -204,7 +206,7 @@ def _threads(name: str, old: int, new: int) -> Iterator[str]:
         yield f"{what} not be greater than double the current value {old}"
 
 
-def _cleaner_threads(old: int, new: int) -> Iterator[str]:
+def _cleaner_thread_problems(old: int, new: int) -> Iterator[str]:
     if new < 1:
         yield "Log cleaner threads should be at least 1"
     elif new < old // 2:
@@ -213,7 +215,7 @@ def _cleaner_threads(old: int, new: int) -> Iterator[str]:
         yield f"Log cleaner threads cannot be increased to more than double the current value {old}"
 
 
-def _local_retention(new: BrokerConfigValues) -> Iterator[str]:
+def _local_retention_problems(new: BrokerConfigValues) -> Iterator[str]:
     """``DynamicLogConfig``."""
     times = "log.retention.ms", max(new.milliseconds("log.retention.ms"), _ALL)
     sizes = "log.retention.bytes", new.number("log.retention.bytes")

@@ -13,33 +13,35 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.controller.decision import run_to_end
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 
 
-class _Rows(NamedTuple):
+class _RowLayout(NamedTuple):
     """An answer with a row for each row of the request, and the error in every one of them."""
 
-    asked: str
-    answered: str
-    row: str
-    kept: tuple[str, ...]
+    request_list: str
+    response_list: str
+    row_class: str
+    copied_fields: tuple[str, ...]
     """What a row repeats of what was asked."""
 
 
-_RESOURCES = _Rows("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name"))
-_ROWS: dict[ApiKey, _Rows] = {
-    ApiKey.CREATE_TOPICS: _Rows("topics", "topics", "CreatableTopicResult", ("name",)),
-    ApiKey.CREATE_PARTITIONS: _Rows("topics", "results", "CreatePartitionsTopicResult", ("name",)),
-    ApiKey.ALTER_CONFIGS: _RESOURCES,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
-    ApiKey.CREATE_ACLS: _Rows("creations", "results", "AclCreationResult", ()),
-    ApiKey.DELETE_ACLS: _Rows("filters", "filter_results", "DeleteAclsFilterResult", ()),
+_RESOURCE_LAYOUT = _RowLayout(
+    "resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")
+)
+_ROW_LAYOUTS: dict[ApiKey, _RowLayout] = {
+    ApiKey.CREATE_TOPICS: _RowLayout("topics", "topics", "CreatableTopicResult", ("name",)),
+    ApiKey.CREATE_PARTITIONS: _RowLayout("topics", "results", "CreatePartitionsTopicResult", ("name",)),
+    ApiKey.ALTER_CONFIGS: _RESOURCE_LAYOUT,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCE_LAYOUT,
+    ApiKey.CREATE_ACLS: _RowLayout("creations", "results", "AclCreationResult", ()),
+    ApiKey.DELETE_ACLS: _RowLayout("filters", "filter_results", "DeleteAclsFilterResult", ()),
 }
-_SAYS_ITS_NAME = frozenset(
+_STANDARD_MESSAGE_APIS = frozenset(
     {
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ADD_RAFT_VOTER,
@@ -50,17 +52,17 @@ _SAYS_ITS_NAME = frozenset(
 """Their message is the error's own, whatever else there would be to say."""
 
 
-def refusing(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Steps[Message]:
+def build_error_response_steps(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Job[Message]:
     """The answer that refuses a whole request, row by row where the API has its errors there."""
     key = ApiKey(request.SPEC.key)
     answer: Any = response_class(key)()
-    rows = _ROWS.get(key)
+    rows = _ROW_LAYOUTS.get(key)
     if rows is not None:
-        kind = _beside(request, rows.row)
-        out = getattr(answer, rows.answered)
-        for asked in getattr(request, rows.asked):
+        kind = _sibling_class(request, rows.row_class)
+        out = getattr(answer, rows.response_list)
+        for asked in getattr(request, rows.request_list):
             row = kind(error_code=code, error_message=message)
-            for name in rows.kept:
+            for name in rows.copied_fields:
                 setattr(row, name, getattr(asked, name))
             out.append(row)
             yield
@@ -68,26 +70,26 @@ def refusing(request: Any, version: int, code: ErrorCode, message: str | None = 
     if hasattr(answer, "error_code") and (key is not ApiKey.ELECT_LEADERS or version > 0):
         answer.error_code = code
     if hasattr(answer, "error_message"):
-        answer.error_message = code.text if key in _SAYS_ITS_NAME else message
-    special = _SPECIAL.get(key)
+        answer.error_message = code.text if key in _STANDARD_MESSAGE_APIS else message
+    special = _SPECIAL_LAYOUTS.get(key)
     if special is not None:
         yield from special(request, answer, code, message, version)
     return answer  # type: ignore[no-any-return]
 
 
-def refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
-    """As `refusing`, at once."""
-    return run_to_end(refusing(request, version, code, message))
+def build_error_response(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
+    """As `build_error_response_steps`, at once."""
+    return run_to_end(build_error_response_steps(request, version, code, message))
 
 
-def _beside(request: Any, name: str) -> Any:
+def _sibling_class(request: Any, name: str) -> Any:
     """A class out of the module of a request."""
     return getattr(sys.modules[type(request).__module__], name)
 
 
-def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_delete_topics(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
     """By name before version 6, by name or id from then on; without a message."""
-    kind = _beside(request, "DeletableTopicResult")
+    kind = _sibling_class(request, "DeletableTopicResult")
     for name in request.topic_names:
         answer.responses.append(kind(name, error_code=code))
         yield
@@ -96,9 +98,9 @@ def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None, 
         yield
 
 
-def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_elect_leaders(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
     """One row a partition; none where all partitions were meant."""
-    topic_row, row = _beside(request, "ReplicaElectionResult"), _beside(request, "PartitionResult")
+    topic_row, row = _sibling_class(request, "ReplicaElectionResult"), _sibling_class(request, "PartitionResult")
     for topic in request.topic_partitions or ():
         told = topic_row(topic.topic)
         answer.replica_election_results.append(told)
@@ -108,9 +110,14 @@ def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None, 
         yield
 
 
-def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_alter_reassignments(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """At the top, and again in each row."""
-    topic_row, row = _beside(request, "ReassignableTopicResponse"), _beside(request, "ReassignablePartitionResponse")
+    topic_row, row = (
+        _sibling_class(request, "ReassignableTopicResponse"),
+        _sibling_class(request, "ReassignablePartitionResponse"),
+    )
     for topic in request.topics:
         told = topic_row(topic.name)
         answer.responses.append(told)
@@ -120,9 +127,14 @@ def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | No
         yield
 
 
-def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_list_reassignments(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """At the top; what was asked for is repeated empty."""
-    topic_row, row = _beside(request, "OngoingTopicReassignment"), _beside(request, "OngoingPartitionReassignment")
+    topic_row, row = (
+        _sibling_class(request, "OngoingTopicReassignment"),
+        _sibling_class(request, "OngoingPartitionReassignment"),
+    )
     for topic in request.topics or ():
         told = topic_row(topic.name)
         answer.topics.append(told)
@@ -132,9 +144,11 @@ def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
         yield
 
 
-def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_alter_scram_credentials(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """One row a user."""
-    kind = _beside(request, "AlterUserScramCredentialsResult")
+    kind = _sibling_class(request, "AlterUserScramCredentialsResult")
     told: set[str] = set()
     for x in chain(request.deletions, request.upsertions):
         if x.name not in told:
@@ -143,19 +157,21 @@ def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None
         yield
 
 
-def _users(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_describe_scram_credentials(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """At the top, and once for each user who was asked for, without a name."""
-    kind = _beside(request, "DescribeUserScramCredentialsResult")
+    kind = _sibling_class(request, "DescribeUserScramCredentialsResult")
     for _ in request.users or ():
         answer.results.append(kind("", code, message))
         yield
 
 
-def _directories(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_alter_log_dirs(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
     """One row a partition, in the order of the request."""
     topic_row, row = (
-        _beside(request, "AlterReplicaLogDirTopicResult"),
-        _beside(request, "AlterReplicaLogDirPartitionResult"),
+        _sibling_class(request, "AlterReplicaLogDirTopicResult"),
+        _sibling_class(request, "AlterReplicaLogDirPartitionResult"),
     )
     for directory in request.dirs:
         for topic in directory.topics:
@@ -168,15 +184,18 @@ def _directories(request: Any, answer: Any, code: ErrorCode, message: str | None
         yield
 
 
-def _join(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_join_group(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
     """A protocol name that is empty before version 7, and null from then on."""
     answer.protocol_name = None if version >= 7 else ""
     yield
 
 
-def _commits(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_offset_commit(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
     """One row a partition."""
-    topic_row, row = _beside(request, "OffsetCommitResponseTopic"), _beside(request, "OffsetCommitResponsePartition")
+    topic_row, row = (
+        _sibling_class(request, "OffsetCommitResponseTopic"),
+        _sibling_class(request, "OffsetCommitResponsePartition"),
+    )
     for topic in request.topics:
         told = topic_row(topic.name, topic.topic_id)
         answer.topics.append(told)
@@ -186,10 +205,12 @@ def _commits(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
         yield
 
 
-def _quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_alter_client_quotas(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """One row an entity."""
-    row = _beside(request, "AlterClientQuotasResponseEntryData")
-    named = _beside(request, "AlterClientQuotasResponseEntityData")
+    row = _sibling_class(request, "AlterClientQuotasResponseEntryData")
+    named = _sibling_class(request, "AlterClientQuotasResponseEntityData")
     for entry in request.entries:
         told: list[Any] = []
         answer.entries.append(row(code, message, told))
@@ -199,13 +220,17 @@ def _quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, ver
         yield
 
 
-def _no_quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_describe_client_quotas(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """Null, and not an empty list."""
     answer.entries = None
     yield
 
 
-def _no_token(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+def _fill_create_delegation_token(
+    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
+) -> Job[None]:
     """Nobody's, and without a time."""
     answer.principal_type, answer.principal_name = "User", "ANONYMOUS"
     if version >= 3:
@@ -214,23 +239,23 @@ def _no_token(request: Any, answer: Any, code: ErrorCode, message: str | None, v
     yield
 
 
-_SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _users,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _directories,
-    ApiKey.CREATE_DELEGATION_TOKEN: _no_token,
-    ApiKey.DELETE_TOPICS: _deletions,
-    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _no_quotas,
-    ApiKey.JOIN_GROUP: _join,
-    ApiKey.OFFSET_COMMIT: _commits,
-    ApiKey.ELECT_LEADERS: _elections,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _ongoing,
+_SPECIAL_LAYOUTS: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Job[None]]] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _fill_alter_scram_credentials,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _fill_describe_scram_credentials,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _fill_alter_log_dirs,
+    ApiKey.CREATE_DELEGATION_TOKEN: _fill_create_delegation_token,
+    ApiKey.DELETE_TOPICS: _fill_delete_topics,
+    ApiKey.ALTER_CLIENT_QUOTAS: _fill_alter_client_quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _fill_describe_client_quotas,
+    ApiKey.JOIN_GROUP: _fill_join_group,
+    ApiKey.OFFSET_COMMIT: _fill_offset_commit,
+    ApiKey.ELECT_LEADERS: _fill_elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _fill_alter_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _fill_list_reassignments,
 }
 
 
-def telling(answer: Message, code: ErrorCode) -> Steps[bool]:
+def contains_error_steps(answer: Message, code: ErrorCode) -> Job[bool]:
     """Whether an answer that came over the wire says an error anywhere, at the top or in a row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
@@ -240,14 +265,14 @@ def telling(answer: Message, code: ErrorCode) -> Steps[bool]:
         elif isinstance(value, list):
             if value and isinstance(value[0], Message):
                 for row in value:
-                    if (yield from telling(row, code)):
+                    if (yield from contains_error_steps(row, code)):
                         return True
                     yield
-        elif isinstance(value, Message) and (yield from telling(value, code)):
+        elif isinstance(value, Message) and (yield from contains_error_steps(value, code)):
             return True
     return False
 
 
-def tells(answer: Message, code: ErrorCode) -> bool:
-    """As `telling`, at once: for answers that are never long."""
-    return run_to_end(telling(answer, code))
+def contains_error(answer: Message, code: ErrorCode) -> bool:
+    """As `contains_error_steps`, at once: for answers that are never long."""
+    return run_to_end(contains_error_steps(answer, code))

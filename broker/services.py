@@ -15,91 +15,91 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import Sessions
-from ottla.broker.unpacking import Unpackings
+from ottla.broker.server.sessions import FetchSessionCache
+from ottla.broker.unpacking import DecompressionLimiter
 from ottla.controller.driver import QuorumController
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.audit import Audit
+    from ottla.broker.auth.audit import AuditLog
     from ottla.broker.auth.authorizer import Authorizer
-    from ottla.broker.auth.quotas import Quotas
+    from ottla.broker.auth.quotas import QuotaManagers
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.replica.moves import Moves
     from ottla.broker.share.shares import Shares
-    from ottla.broker.telemetry.telemetry import Telemetry
+    from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
 
 @dataclass(slots=True)
-class Metering:
+class QuotaHolder:
     """Who counts what clients bring and take."""
 
-    quotas: Quotas | None = None
+    quotas: QuotaManagers | None = None
     """None: there is no quota, and nothing is counted."""
     times_requests: bool = False
     """Whether it counts how long requests take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class BrokerServices:
     """Made once the node has started; the parts change, the set of them does not."""
 
     env: Env
     config: NodeConfig
     metadata: MetadataCache
-    admin: Admin
+    controller_forwarder: Admin
     controller: QuorumController
     """The controller in this process, for what is asked about the quorum itself."""
-    replicas: Replicas
-    making: Making
+    replica_manager: Replicas
+    log_creator: Making
     """Partitions that are still to be made; empty most of the time."""
-    storage: Storage
+    log_dirs: Storage
     purgatory: Purgatory
-    sessions: Sessions
+    fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     producer_ids: ProducerIds
     fetch_max_bytes: int
     """``fetch.max.bytes``, read once: every fetch asks for it."""
     fail: Fail
-    watch: Callable[[], BrokerWatch]
+    liveness_probe: Callable[[], BrokerWatch]
     """Who hears of the connections heartbeats come over; made when there is another broker."""
-    verifier: Callable[[], Verifier]
+    transaction_verifier: Callable[[], Verifier]
     """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
-    transactions_of: Callable[[], TransactionCoordinator]
+    transactions_provider: Callable[[], TransactionCoordinator]
     """Makes the coordinator of transactions, the first time anybody wants it."""
-    shares_of: Callable[[], Shares]
+    shares_provider: Callable[[], Shares]
     """Makes what serves share groups, the first time anybody wants it."""
-    moves_of: Callable[[], Moves]
+    moves_provider: Callable[[], Moves]
     """Makes what moves replicas between directories, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
-    audit: Audit | None = None
+    audit: AuditLog | None = None
     """Who writes down what was decided; None: nobody."""
-    metering: Metering = field(default_factory=Metering)
-    telemetry_of: Callable[[], Telemetry] | None = None
+    quota_holder: QuotaHolder = field(default_factory=QuotaHolder)
+    client_metrics_provider: Callable[[], ClientMetricsManager] | None = None
     """Makes what takes clients' own metrics, the first time anybody wants it."""
-    unpackings: Unpackings = field(default_factory=Unpackings)
+    decompression_limiter: DecompressionLimiter = field(default_factory=DecompressionLimiter)
     """Whose turn it is to unpack much of what others sent."""
 
     @property
-    def transactions(self) -> TransactionCoordinator:
+    def transaction_coordinator(self) -> TransactionCoordinator:
         """The coordinator of transactions."""
-        return self.transactions_of()
+        return self.transactions_provider()
 
     @property
-    def telemetry(self) -> Telemetry:
+    def client_metrics(self) -> ClientMetricsManager:
         """What takes clients' own metrics."""
-        assert self.telemetry_of is not None, "each broker has it"
-        return self.telemetry_of()
+        assert self.client_metrics_provider is not None, "each broker has it"
+        return self.client_metrics_provider()
 
     @property
-    def shares(self) -> Shares:
+    def share_partition_manager(self) -> Shares:
         """What serves share groups."""
-        return self.shares_of()
+        return self.shares_provider()
 
     @property
-    def moves(self) -> Moves:
+    def alter_log_dirs(self) -> Moves:
         """What moves replicas between directories."""
-        return self.moves_of()
+        return self.moves_provider()

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker import addresses as at
-from ottla.broker.addresses import BadConfig
-from ottla.broker.config import NodeConfig, nearest
+from ottla.broker.addresses import ConfigException
+from ottla.broker.config import NodeConfig, closest_match
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import broker_key
 
 
-def check_cordoned(config: NodeConfig) -> None:
+def check_cordoned_log_dirs(config: NodeConfig) -> None:
     """Check that the cordoned directories are among those of the node.
 
     Raises:
@@ -25,13 +25,13 @@ def check_cordoned(config: NodeConfig) -> None:
     from ottla.controller import broker_rules
 
     try:
-        directories = [*config.data_dirs, *at.listed({"log.dirs": config.data_dir}, "log.dirs")]
+        directories = [*config.data_dirs, *at.split_list({"log.dirs": config.data_dir}, "log.dirs")]
         broker_rules.check_combinations(config.values, directories)
     except broker_rules.InvalidBrokerConfig as error:
-        raise BadConfig(str(error)) from None
+        raise ConfigException(str(error)) from None
 
 
-def check_values(values: Mapping[str, str]) -> list[str]:
+def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """Check settings as Kafka does when it starts; gives warnings for unknown names.
 
     Raises:
@@ -44,17 +44,19 @@ def check_values(values: Mapping[str, str]) -> list[str]:
     warnings = []
     for name in values:
         if broker_key(name) is None and not name.startswith("listener.name."):
-            near = nearest(name, BROKER_KEYS)
+            near = closest_match(name, BROKER_KEYS)
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     try:
         broker_rules.check_values(values)
-        broker_rules.check_listener_values(values, [x.lower() for x in at.protocols_by_listener(values)])
+        broker_rules.check_listener_values(values, [x.lower() for x in at.security_protocols_by_listener(values)])
         # Directories may be named on the command line, too: then they are not known here.
-        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED_LOG_DIRS)
+        known = (
+            () if "log.dirs" in values or "log.dir" in values else at.split_list(values, broker_rules.CORDONED_LOG_DIRS)
+        )
         broker_rules.check_combinations(values, known)
         broker_rules.check_classes(values)
     except broker_rules.InvalidBrokerConfig as error:
-        raise BadConfig(str(error)) from None
+        raise ConfigException(str(error)) from None
     heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
     settings = broker_rules.BrokerConfigValues(values)
     if settings.number(heartbeat) * 2 > settings.number(session):

@@ -10,11 +10,11 @@ import trio
 from ottla.world.env import Env
 
 SLICE_MS = 10.0
-BESIDE_MS = 2.0
+BACKGROUND_SLICE_MS = 2.0
 """What goes on beside the requests takes smaller slices than they do."""
 
 
-class Awaited(Protocol):
+class WaitCondition(Protocol):
     """Something that is not there yet."""
 
     async def wait(self) -> Any:
@@ -22,23 +22,23 @@ class Awaited(Protocol):
 
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
+Job = Generator[None, None, T]
 """Work cut into steps, none of which takes long."""
-Waiting = Generator[Awaited | None, None, T]
+WaitingJob = Generator[WaitCondition | None, None, T]
 """The same where a step may also yield what must be waited for before the next."""
 
 
-class Turn:
+class TimeSlice:
     """How long somebody has worked since others could.
 
     ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_expired`` says that
-    the slice is used up, and ``rest`` lets the others run. Who has a loop of his own says `step` after each round::
+    the slice is used up, and ``yield_now`` lets the others run. Who has a loop of his own says `maybe_yield` after each round::
 
         for log in logs:
             look_at(log)
             await turn.step()
 
-    A handler with many rows writes them as `Steps` and hands those to `go`.
+    A handler with many rows writes them as `Job` and hands those to `start`.
     """
 
     __slots__ = ("_env", "_limit_ms", "_used_ms", "started_ms")
@@ -60,22 +60,22 @@ class Turn:
         """The work goes on."""
         self.started_ms = self._env.monotonic_ms()
 
-    def is_over(self) -> bool:
+    def is_used_up(self) -> bool:
         """Whether the others must have their turn."""
         return self._used_ms + self._env.monotonic_ms() - self.started_ms >= self._limit_ms
 
-    async def rest(self) -> None:
+    async def yield_now(self) -> None:
         """Let the others run."""
         await trio.lowlevel.checkpoint()
         self._used_ms = 0.0
         self.started_ms = self._env.monotonic_ms()
 
-    async def step(self) -> None:
+    async def maybe_yield(self) -> None:
         """One step is done."""
-        if self.is_over():
-            await self.rest()
+        if self.is_used_up():
+            await self.yield_now()
 
-    async def through(self, steps: Waiting[T]) -> T:
+    async def run(self, steps: WaitingJob[T]) -> T:
         """Go through the steps, resting where the slice is used up; gives their result. They are closed in any case."""
         try:
             while True:
@@ -86,12 +86,12 @@ class Turn:
                     return result
                 if awaited is not None:
                     await self._wait(awaited)
-                elif self.is_over():
-                    await self.rest()
+                elif self.is_used_up():
+                    await self.yield_now()
         finally:
             steps.close()
 
-    def go(self, steps: Waiting[T | Awaitable[T]]) -> T | Awaitable[T]:
+    def start(self, steps: WaitingJob[T | Awaitable[T]]) -> T | Awaitable[T]:
         """Go through the steps: at once while they fit into this turn, else gives the way on, to be waited for.
 
         What they give may itself be something to wait for.
@@ -102,20 +102,20 @@ class Turn:
             except StopIteration as end:
                 result: T | Awaitable[T] = end.value
                 return result
-            if awaited is not None or self.is_over():
-                return self._go_on(steps, awaited)
+            if awaited is not None or self.is_used_up():
+                return self._continue(steps, awaited)
 
-    async def _go_on(self, steps: Waiting[T | Awaitable[T]], awaited: Awaited | None) -> T:
+    async def _continue(self, steps: WaitingJob[T | Awaitable[T]], awaited: WaitCondition | None) -> T:
         if awaited is not None:
             try:
                 await self._wait(awaited)
             except BaseException:
                 steps.close()
                 raise
-        result = await self.through(steps)
+        result = await self.run(steps)
         return await result if isinstance(result, Awaitable) else result
 
-    async def _wait(self, awaited: Awaited) -> None:
+    async def _wait(self, awaited: WaitCondition) -> None:
         self.suspend()
         await awaited.wait()
         self.resume()

@@ -12,46 +12,46 @@ from typing import TypeVar
 
 import trio
 
-from ottla.broker.turn import Waiting
+from ottla.broker.turn import WaitingJob
 
-AT_ONCE = 2
+MAX_CONCURRENT_DECOMPRESSIONS = 2
 T = TypeVar("T")
-Work = Generator[bool | None, None, T]
+DecompressionJob = Generator[bool | None, None, T]
 """Work that is cut into steps, and says True once it keeps much, or will with the next step (`compression.StreamDecompressor`):
 then it goes on when it is its turn. What unpacks little never waits."""
 
 
-class _Place:
+class _DecompressionSlot:
     """One of those who unpack much, or wait for it."""
 
     def __init__(self, room: trio.CapacityLimiter) -> None:
-        self._room = room
+        self._limiter = room
         self._held = False
 
     async def wait(self) -> None:
         """Wait until it may."""
-        await self._room.acquire_on_behalf_of(self)
+        await self._limiter.acquire_on_behalf_of(self)
         self._held = True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Let the next one; nothing where it never got so far."""
         if self._held:
             self._held = False
-            self._room.release_on_behalf_of(self)
+            self._limiter.release_on_behalf_of(self)
 
 
-class Unpackings:
+class DecompressionLimiter:
     """Those of a node."""
 
     def __init__(self) -> None:
-        self._room = trio.CapacityLimiter(AT_ONCE)
+        self._limiter = trio.CapacityLimiter(MAX_CONCURRENT_DECOMPRESSIONS)
 
     @property
-    def busy(self) -> int:
+    def active_count(self) -> int:
         """How many unpack much."""
-        return self._room.borrowed_tokens
+        return self._limiter.borrowed_tokens
 
-    def steps(self, work: Work[T]) -> Waiting[T]:
+    def as_job(self, work: DecompressionJob[T]) -> WaitingJob[T]:
         """The same work as steps of a turn; whoever ends early closes them."""
         place = None
         try:
@@ -62,18 +62,18 @@ class Unpackings:
                     result: T = end.value
                     return result
                 if heavy and place is None:
-                    place = _Place(self._room)
+                    place = _DecompressionSlot(self._limiter)
                     yield place
                 else:
                     yield None
         finally:
             work.close()
             if place is not None:
-                place.leave()
+                place.release()
 
-    async def through(self, work: Work[T]) -> T:
+    async def run(self, work: DecompressionJob[T]) -> T:
         """Go through all of it; others get the loop before each step."""
-        steps = self.steps(work)
+        steps = self.as_job(work)
         try:
             while True:
                 await trio.lowlevel.checkpoint()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compat_tests.drawn_settings import BASE, Drawn, decoded, key_of
-from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
-from ottla.broker.start_checks import check_values
+from ottla.broker.addresses import STANDARD_AUTHORIZER, ConfigException
+from ottla.broker.start_checks import check_startup_values
 from ottla.cli.settings import configure
 from ottla.controller.broker_rules import InvalidBrokerConfig, check_classes
 from ottla.controller.config_keys import check_value
@@ -23,7 +23,7 @@ def ours(drawn: Drawn) -> str | list[str]:
     try:
         if drawn.kind == "broker":
             values = {**drawn.broker, **drawn.settings}
-            check_values(values)
+            check_startup_values(values)
             configure(values)
         else:
             for name, value in drawn.settings.items():
@@ -34,7 +34,7 @@ def ours(drawn: Drawn) -> str | list[str]:
                 check_topic(drawn.settings, BASE, {})
             else:
                 check_group(drawn.settings, BASE)
-    except BadConfig as error:
+    except ConfigException as error:
         return str(error)
     except ProtocolError as error:
         return error.message or ""

@@ -10,7 +10,7 @@ from compat_tests import conversation_admin as admin
 from compat_tests.conversation_tokens import TOKENS, tokens
 from compat_tests.conversation_txn import TRANSACTIONS, transactions
 from compat_tests.raw import RawClient, until
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
@@ -324,11 +324,11 @@ def conversation(port: int) -> Iterator[tuple[ApiKey, int, Message, Any]]:
     """Ask everything; (api, version, request, answer) in order."""
     own = prepare(port)
     peer = RawClient(port)
-    for key, route in sorted(ROUTES.items()):
+    for key, route in sorted(BROKER_APIS.items()):
         if key in ASKED_ELSEWHERE:
             continue
-        low = route.low if route.oldest_answered is None else route.oldest_answered
-        for version in range(low, route.high + 1):
+        low = route.min_version if route.oldest_supported is None else route.oldest_supported
+        for version in range(low, route.max_version + 1):
             for request in requests(key, version, own):
                 yield key, version, request, peer.call(key, version, request)
     peer.close()

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compat_tests.odd_values import MEANT
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import ApiSpec
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.interpreter import spec_of
 from ottla.wire.record import NewRecord
@@ -65,15 +65,15 @@ def paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
             yield from ((spec.name, *rest) for rest in paths(spec.struct, version))
 
 
-def arrays(apis: Mapping[ApiKey, Route], key: ApiKey) -> list[ArrayOf]:
+def arrays(apis: Mapping[ApiKey, ApiSpec], key: ApiKey) -> list[ArrayOf]:
     """Return every array of an API: in the newest version, and in the oldest where it has another shape there."""
     route, cls = apis[key], request_class(key)
-    oldest = route.low if route.oldest_answered is None else route.oldest_answered
-    newest = [ArrayOf(key, route.high, path) for path in paths(cls, route.high)]
+    oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
+    newest = [ArrayOf(key, route.max_version, path) for path in paths(cls, route.max_version)]
     known = {array.path for array in newest}
     flexible = spec_of(cls).flexible
-    other_form = (oldest in flexible) != (route.high in flexible)
-    for version in range(oldest, route.high):
+    other_form = (oldest in flexible) != (route.max_version in flexible)
+    for version in range(oldest, route.max_version):
         for path in paths(cls, version):
             if path not in known or (version == oldest and other_form):
                 known.add(path)

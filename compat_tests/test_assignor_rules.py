@@ -12,7 +12,7 @@ from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
 from ottla.broker.groups.assignors.spec import Claim, Spec, Target
-from ottla.broker.tests.at_once import done
+from ottla.broker.tests.at_once import run_steps
 
 GROUPS = 2_000
 
@@ -43,7 +43,7 @@ class Group(NamedTuple):
             target: Target = {topic: held[topic] for topic in java_order.ids(held)}
             claims[name] = Claim(ids, len(ids), target, instance)
         members = {name: claims[name] for name in java_order.texts(list(claims))}
-        out = done(assignor(self.assignor)(Spec(members, self.homogeneous, dict(self.topics))))
+        out = run_steps(assignor(self.assignor)(Spec(members, self.homogeneous, dict(self.topics))))
         rows = []
         for name in sorted(claims):
             parts = [(place, out.get(name, {}).get(topic, ())) for place, (topic, _) in enumerate(self.topics)]

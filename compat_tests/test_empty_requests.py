@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
 from compat_tests.raw import RawClient
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire.apis import ApiKey, request_class, request_spec
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct
@@ -85,14 +85,14 @@ def twice(cls: type[Struct]) -> Any:
 
 
 MAKERS = {"empty": lambda cls: cls(), "without": without, "twice": twice}
-ROUTED = {"PLAINTEXT": ROUTES, "CONTROLLER": CONTROLLER_ROUTES}
+ROUTED = {"PLAINTEXT": BROKER_APIS, "CONTROLLER": CONTROLLER_APIS}
 
 
 def served(listener: str) -> Iterator[tuple[ApiKey, int]]:
     """The oldest and the newest version of everything."""
     for key, route in ROUTED[listener].items():
-        low = max(route.low, request_spec(key).versions.low)  # Produce is advertised from 0, as Kafka does
-        yield from ((key, version) for version in sorted({low, route.high}))
+        low = max(route.min_version, request_spec(key).versions.low)  # Produce is advertised from 0, as Kafka does
+        yield from ((key, version) for version in sorted({low, route.max_version}))
 
 
 @pytest.mark.parametrize("how", MAKERS)

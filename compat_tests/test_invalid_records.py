@@ -18,7 +18,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient, until
 from ottla.broker.groups.coordinator import partition_of
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -81,10 +81,10 @@ def ask(port: int, seed: int) -> None:
     odd, client = Records(seed, GROUPS).odd, RawClient(port, PATIENCE_S)
     for _ in range(REQUESTS):
         key = odd.rng.choice(APIS)
-        version = odd.rng.randint(ROUTES[key].low, ROUTES[key].high)
+        version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
         body = odd.request(request_class(key), version)
         if key in LIKELY and odd.rng.random() < 0.7:
-            version, body = ROUTES[key].high, LIKELY[key](odd.rng)
+            version, body = BROKER_APIS[key].max_version, LIKELY[key](odd.rng)
         try:
             odd.learn(client.call(key, version, body))
         except (TimeoutError, OSError):

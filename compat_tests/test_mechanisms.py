@@ -30,7 +30,7 @@ from compat_tests.mechanisms import (
     placed,
 )
 from compat_tests.test_tokens import ALLOWED
-from ottla.broker.tests.token_maker import EC, RSA, published
+from ottla.broker.tests.token_maker import EC, RSA, build_jwks
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl"),
@@ -64,7 +64,7 @@ class AskingKafka(ListeningKafka):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("place"), published(("rsa", RSA), ("ec", EC)))
+    return Place(tmp_path_factory.mktemp("place"), build_jwks(("rsa", RSA), ("ec", EC)))
 
 
 def add_alice(bootstrap: str) -> None:

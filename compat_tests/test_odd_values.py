@@ -16,8 +16,8 @@ import ottla
 from compat_tests.odd_values import Odd
 from compat_tests.raw import RawClient, until
 from compat_tests.test_hostile import alive, rss_bytes
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.cluster import ClusterNode
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -47,9 +47,11 @@ class Asking:
         """Once: any API in any version, of any node."""
         rng = self._odd.rng
         node = rng.choice(self._nodes)
-        port, routes = rng.choice(((node.port, ROUTES), (node.port, ROUTES), (node.controller_port, CONTROLLER_ROUTES)))
+        port, routes = rng.choice(
+            ((node.port, BROKER_APIS), (node.port, BROKER_APIS), (node.controller_port, CONTROLLER_APIS))
+        )
         key = rng.choice([key for key in routes if key is not BELIEVED])
-        version = rng.randint(routes[key].oldest_answered or routes[key].low, routes[key].high)
+        version = rng.randint(routes[key].oldest_supported or routes[key].min_version, routes[key].max_version)
         body = self._odd.request(request_class(key), version)
         self.last = f"{key.name} v{version} to {node.port}, seed {SEED}: {body!r}"
         try:

@@ -10,7 +10,7 @@ from compat_tests.cluster import KafkaProcess, OttlaProcess
 from compat_tests.comparing import Everything, compare, compare_stories, differences, everything, own_apis
 from compat_tests.conversation import ASKED_ELSEWHERE
 from compat_tests.golden import recorded, recording
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import BROKER_APIS
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,11 @@ def test_every_answer_is_kafkas(tmp_path: Path, kafkas: Everything) -> None:
     asked = {(key, version) for key, version, _, _ in ours.talk}
     wanted = {
         (key, version)
-        for key, route in ROUTES.items()
+        for key, route in BROKER_APIS.items()
         if key not in ASKED_ELSEWHERE
-        for version in range(route.low if route.oldest_answered is None else route.oldest_answered, route.high + 1)
+        for version in range(
+            route.min_version if route.oldest_supported is None else route.oldest_supported, route.max_version + 1
+        )
     }
     assert asked == wanted
     assert ours.count >= 1100

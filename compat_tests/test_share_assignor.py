@@ -9,7 +9,7 @@ from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import Target
 from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
-from ottla.broker.tests.at_once import done
+from ottla.broker.tests.at_once import run_steps
 
 GROUPS = int(os.environ.get("OTTLA_GROUPS", "2000"))
 MASK = 0xFFFFFFFFFFFFFFFF
@@ -73,7 +73,7 @@ class Group:
             }
             members[name] = Sharer(topics, len(wanted), target)
         spec = ShareSpec(members, self.homogeneous, {topic_id(n): ready for n, ready in self.ready.items()})
-        self.had = done(assign(spec))
+        self.had = run_steps(assign(spec))
         rows = []
         for name in self.wants:
             got = self.had.get(name, {})

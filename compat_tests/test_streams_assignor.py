@@ -9,7 +9,7 @@ from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
 from ottla.broker.groups.streams.state import NOTHING, Target, Tasks
 from ottla.broker.groups.streams.sticky import Claim, Extent, Spec, assign
-from ottla.broker.tests.at_once import done
+from ottla.broker.tests.at_once import run_steps
 
 GROUPS = int(os.environ.get("OTTLA_GROUPS", "2000"))
 
@@ -55,7 +55,7 @@ class Group:
 
     def ours(self) -> str:
         members = {name: Claim(process, self.had.get(name, NOTHING)) for name, process in self.process_of.items()}
-        self.had = done(assign(Spec(members, self.extents, self.standbys)))
+        self.had = run_steps(assign(Spec(members, self.extents, self.standbys)))
         return " ".join(f"{name}={told(self.had[name].active)}={told(self.had[name].standby)}" for name in members)
 
 

@@ -23,7 +23,7 @@ from compat_tests.jars import jars
 from compat_tests.listeners import Listening, ListeningKafka, listening
 from compat_tests.logging_in import by_java
 from compat_tests.raw import until
-from ottla.broker.tests.token_maker import EC, OTHER, RSA, published, signed, unsigned
+from ottla.broker.tests.token_maker import EC, OTHER, RSA, build_jwks, build_unsigned_token, sign_token
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ALLOWED = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
@@ -35,7 +35,7 @@ def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", las
     """One that is good, but for what is said."""
     now = int(time.time())
     claims = {"sub": "alice", "iss": "https://idp", "aud": "kafka", "iat": now - 60, "exp": now + lasts_s, **more}
-    return signed({k: v for k, v in claims.items() if v is not None}, key, algorithm, kid)
+    return sign_token({k: v for k, v in claims.items() if v is not None}, key, algorithm, kid)
 
 
 def cells() -> dict[str, str]:
@@ -60,7 +60,7 @@ def cells() -> dict[str, str]:
         "somebody else's key": token(OTHER),
         "an unknown key": token(OTHER, kid="none"),
         "the wrong kind of key": token(EC, "ES256", "rsa"),
-        "unsigned": unsigned({"sub": "alice", "aud": "kafka", "iat": now, "exp": now + 60}),
+        "unsigned": build_unsigned_token({"sub": "alice", "aud": "kafka", "iat": now, "exp": now + 60}),
     }
     return dict(list(out.items())[:: 1 if os.environ.get("OTTLA_TOKENS") == "all" else 2])
 
@@ -101,7 +101,7 @@ class TakingKafka(ListeningKafka):
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("keys")
-    (out / "keys.json").write_bytes(published(("rsa", RSA), ("ec", EC)))
+    (out / "keys.json").write_bytes(build_jwks(("rsa", RSA), ("ec", EC)))
     return out
 
 
@@ -218,7 +218,7 @@ def test_keys_that_are_replaced_hold_at_once(where: Path, taking: Taking) -> Non
         AdminClient(librdkafka(taking, late)).list_topics(timeout=2)
     before = (where / "keys.json").read_bytes()
     try:
-        (where / "keys.json").write_bytes(published(("late", OTHER)))
+        (where / "keys.json").write_bytes(build_jwks(("late", OTHER)))
         assert AdminClient(librdkafka(taking, late)).list_topics(timeout=30).brokers
     finally:
         (where / "keys.json").write_bytes(before)

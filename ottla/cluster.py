@@ -22,7 +22,7 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-from ottla.broker.start_checks import check_values
+from ottla.broker.start_checks import check_startup_values
 from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
 from ottla.controller.levels import bootstrap_feature_levels
 from ottla.controller.quorum_config import ListenerEndpoint
@@ -177,7 +177,7 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = dict(settings or {})
-        check_values(self.settings)
+        check_startup_values(self.settings)
         self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
         self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
         ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes, CLIENT_PORTS)

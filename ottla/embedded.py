@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.config import NodeConfig, from_environment
+from ottla.broker.config import NodeConfig, settings_from_environment
 from ottla.broker.node import Node
-from ottla.broker.start_checks import check_values
+from ottla.broker.start_checks import check_startup_values
 from ottla.log.java_properties import dumps_settings
 from ottla.world.hosts import host_port
 from ottla.world.kept_modules import keep_modules
@@ -70,7 +70,7 @@ class Broker:
         sasl: str | None = None,
     ) -> None:
         self.settings = dict(settings or {})
-        check_values(self.settings)
+        check_startup_values(self.settings)
         self.host = host
         self.port = port
         self._wanted_port = port
@@ -173,7 +173,11 @@ class Broker:
         settings_file = self._write_settings()
         try:
             command += ["--config", settings_file]
-            kept = {k: v for k, v in os.environ.items() if not from_environment({k: v}).keys() & self.settings.keys()}
+            kept = {
+                k: v
+                for k, v in os.environ.items()
+                if not settings_from_environment({k: v}).keys() & self.settings.keys()
+            }
             self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=kept)  # noqa: S603 - ours
             assert self._child.stdout is not None
             line = self._child.stdout.readline()

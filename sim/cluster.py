@@ -356,7 +356,7 @@ class Cluster(Scenario):
         epochs that have no record above the log start a leader knows nothing any more.
         """
         parts = self.living().get(leader)
-        replica = None if parts is None else parts.replicas.get(topic, number)
+        replica = None if parts is None else parts.replica_manager.get(topic, number)
         return 0 if replica is None else replica.log.log_start_offset
 
 

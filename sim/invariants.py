@@ -22,7 +22,7 @@ from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
-    from ottla.broker.parts import Parts
+    from ottla.broker.parts import BrokerComponents
     from ottla.controller.delta import MetadataDelta
     from ottla.controller.image import MetadataImage, PartitionRegistration
     from ottla.controller.raft.chain import LogSummary
@@ -33,7 +33,7 @@ MOST_COMMITTED = 50
 MOST_TOLD = 5
 """Violations of one name in a run: the rest says the same."""
 
-Living = Mapping[int, "Parts"]
+Living = Mapping[int, "BrokerComponents"]
 """The nodes that live, by id."""
 
 
@@ -43,16 +43,16 @@ class Invariants:
     def __init__(self, world: World, living: Callable[[], Living]) -> None:
         self._world = world
         self._living = living
-        self._watched: dict[Parts, None] = {}
+        self._watched: dict[BrokerComponents, None] = {}
         self._told: dict[str, int] = {}
         self._raft_leaders: dict[int, int] = {}
         self._images: dict[int, MetadataImage] = {}
         self._committed: dict[int, int] = {}
         """Of which epoch of the quorum the last is that a node took for committed, by its offset; the newest few."""
-        self._published: dict[Parts, int] = {}
+        self._published: dict[BrokerComponents, int] = {}
         self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
-        self._high: dict[tuple[Parts, bytes, int, int], int] = {}
-        self._few: dict[tuple[Parts, bytes, int, int], int] = {}
+        self._high: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
+        self._few: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -116,7 +116,7 @@ class Invariants:
             if offset < self._published.get(parts, -1):
                 yield f"node {node_id} went back from {self._published[parts]} to {offset} of the metadata"
             self._published[parts] = offset
-            for replica in parts.replicas:
+            for replica in parts.replica_manager:
                 if replica.is_leader:
                     key = (parts, replica.topic_id, replica.partition, replica.leader_epoch)
                     high = replica.log.high_watermark
@@ -127,7 +127,7 @@ class Invariants:
     def partition_leader_per_epoch(self, living: Living) -> Iterator[str]:
         """One."""
         for node_id, parts in living.items():
-            for replica in parts.replicas:
+            for replica in parts.replica_manager:
                 if replica.is_leader:
                     key = (replica.topic_id, replica.partition, replica.leader_epoch)
                     known = self._partition_leaders.setdefault(key, node_id)
@@ -146,7 +146,7 @@ class Invariants:
         for node_id, parts in living.items():
             image = parts.controller.image
             least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
-            for replica in parts.replicas:
+            for replica in parts.replica_manager:
                 topic, state = image.topic_by_id(replica.topic_id), replica.state
                 told = None if topic is None else topic.partitions.get(replica.partition)
                 if told is None or getattr(state, "partition_epoch", -1) != told.partition_epoch:
@@ -162,7 +162,7 @@ class Invariants:
         """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
         image = newest(living)
         for name, number, told in partitions(image):
-            leading = living[told.leader].replicas.get(name, number) if told.leader in living else None
+            leading = living[told.leader].replica_manager.get(name, number) if told.leader in living else None
             if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
                 continue
             if leading.topic_id != image.topics[name].id:
@@ -172,8 +172,8 @@ class Invariants:
                 known = image.brokers.get(member)
                 if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
                     continue
-                replica = parts.replicas.get(name, number)
-                if (name, number) in parts.replicas.offline:
+                replica = parts.replica_manager.get(name, number)
+                if (name, number) in parts.replica_manager.offline:
                     continue
                 end = 0 if replica is None or replica.topic_id != leading.topic_id else replica.log.log_end_offset
                 if end < leading.log.high_watermark:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StorageFailed
+from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.world.memory_disk import Killed
 from sim.clients import NODE, NOTHING, PORT
 from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, Disturber, Swarm, break_disk
@@ -43,7 +43,7 @@ class Guard:
     def power_cut(self, host: str, node: Node) -> bool:
         """Whether a node may lose what is not synced now; then it does."""
         if not self._swarm.synced:  # else it costs nothing
-            self.world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
+            self.world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()})
         return True
 
     def replaced(self, host: str) -> list[str]:
@@ -176,7 +176,7 @@ class Lives:
             raise error  # the whole run is over
         if any(isinstance(x, Killed) for x in found):
             return "killed"
-        if found and self._broken and all(isinstance(x, StorageFailed | OSError) for x in found):
+        if found and self._broken and all(isinstance(x, AllLogDirsFailed | OSError) for x in found):
             return "disk failed"
         if found or not stopped:
             kind = "bad-response" if any(isinstance(x, BadResponse) for x in found) else "no-start"

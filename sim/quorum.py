@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.broker.node import StorageFailed
+from ottla.broker.node import AllLogDirsFailed
 from ottla.controller.decision import ControllerDefaults
 from ottla.controller.driver import QuorumController
 from ottla.controller.image import RESOURCE_BROKER
@@ -69,7 +69,7 @@ class QuorumParts:
 
     def __init__(self, controller: QuorumController) -> None:
         self.controller = controller
-        self.replicas = ()
+        self.replica_manager = ()
         self.lifecycle = None
 
 
@@ -85,7 +85,7 @@ class QuorumNode:
         self._settings = settings
         self._failure: OSError | None = None
         self._ground = trio.CancelScope()
-        self.parts: Any = None
+        self.components: Any = None
 
     async def run(self, ready: None, stop: trio.Event) -> None:
         """Until told to stop."""
@@ -98,7 +98,7 @@ class QuorumNode:
             env, directory, identity, ControllerDefaults(static_config=self._settings), self._fail, self._quorum
         )
         controller.load()
-        self.parts = QuorumParts(controller)
+        self.components = QuorumParts(controller)
         with self._ground:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(controller.run)
@@ -107,7 +107,7 @@ class QuorumNode:
                 await controller.resign()
                 nursery.cancel_scope.cancel()
         if self._failure is not None:
-            raise StorageFailed(str(self._failure))
+            raise AllLogDirsFailed(str(self._failure))
         controller.close()
         directory.unlock()
 
@@ -226,9 +226,9 @@ class QuorumScenario:
     def living(self) -> dict[int, Any]:
         """The parts of the nodes that are up."""
         return {
-            i: lives.node.parts
+            i: lives.node.components
             for i, lives in enumerate(self.lives, 1)
-            if lives.node is not None and lives.node.parts is not None
+            if lives.node is not None and lives.node.components is not None
         }
 
     async def run(self) -> None:

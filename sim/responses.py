@@ -36,7 +36,7 @@ from ottla.world.memory_disk import MemoryFile
 
 if TYPE_CHECKING:
     from ottla.broker.server.peer import Peer
-    from ottla.broker.services import Services
+    from ottla.broker.services import BrokerServices
     from ottla.wire.compiler import Chunk
     from ottla.wire.framing import RequestFrame
 
@@ -148,28 +148,28 @@ def check_fetch(
 class Holes:
     """Logs whose offsets are not contiguous: those of compacted topics."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._services = services
 
     def has(self, place: Place) -> bool:
         """Return whether offsets may be missing between batches."""
         topic, partition = place
         name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
-        replica = None if name is None else self._services.replicas.get(name, partition)
+        replica = None if name is None else self._services.replica_manager.get(name, partition)
         return replica is None or replica.log.config.compact
 
 
 class ResponseChecks:
     """Observer that checks the responses of one node."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._fetch_max_bytes = services.fetch_max_bytes
         self._holes = Holes(services)
         self._sessions: dict[int, dict[Place, FetchPartition]] = {}
         """Partitions of the fetch sessions, by session id."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """See `Observer.received`."""
+        """See `RequestObserver.received`."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Check a response.
@@ -309,5 +309,5 @@ def bytes_of(chunks: Sequence[Chunk]) -> bytes | None:
 
 def install() -> None:
     """Have the responses of every node of this process checked that starts from now on."""
-    if ResponseChecks not in observer.observers_of:
-        observer.observers_of.append(ResponseChecks)
+    if ResponseChecks not in observer.request_observer_factories:
+        observer.request_observer_factories.append(ResponseChecks)

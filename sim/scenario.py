@@ -20,7 +20,7 @@ from sim.lives import Lives, until_peace
 from sim.world import World
 
 if TYPE_CHECKING:
-    from ottla.broker.parts import Parts
+    from ottla.broker.parts import BrokerComponents
 
 RUN_S = 40.0
 SETTLED_WITHIN_S = 60.0
@@ -70,9 +70,9 @@ class Scenario:
         """By host."""
         self._done = trio.Event()
 
-    def parts_by_host(self) -> dict[str, Parts]:
+    def parts_by_host(self) -> dict[str, BrokerComponents]:
         """The parts of the nodes that are up."""
-        found = {host: lives.node.parts for host, lives in self.lives.items() if lives.node is not None}
+        found = {host: lives.node.components for host, lives in self.lives.items() if lives.node is not None}
         return {host: parts for host, parts in found.items() if parts is not None}
 
     def with_groups(self) -> None:

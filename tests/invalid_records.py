@@ -20,9 +20,9 @@ import trio.testing
 from compat_tests.odd_values import LYING, Odd
 from ottla.broker.coordinator import errors
 from ottla.broker.groups import records as group_records
-from ottla.broker.server.dispatch import ROUTES, handler_of
-from ottla.broker.tests.world import Stage, as_sent, awaited
-from ottla.broker.upkeep.supervise import is_ours
+from ottla.broker.server.dispatch import BROKER_APIS, load_handler
+from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve
+from ottla.broker.upkeep.supervise import is_broken_invariant
 from ottla.log.validate import AppendOrigin
 from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import batch, compiler
@@ -204,7 +204,7 @@ class Records:
 class Coordinators(NamedTuple):
     """Coordinators of one internal topic: partition 0 holds the drawn records, partition 1 none."""
 
-    stage: Stage
+    stage: HandlerFixture
     topic: str
     run: Callable[[], Awaitable[None]]
     lead: Callable[[Any], None]
@@ -265,23 +265,23 @@ def limited(seconds: int) -> Iterator[None]:
 async def ask(coordinators: Coordinators, odd: Odd, found: Findings) -> None:
     """Ask anything, as a client whose connection ends with an exception of the handler."""
     key = odd.rng.choice(coordinators.apis)
-    version = odd.rng.randint(ROUTES[key].low, ROUTES[key].high)
+    version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
     request = odd.request(request_class(key), version)
     if key in LIKELY and odd.rng.random() < 0.7:
-        version, request = ROUTES[key].high, LIKELY[key](odd.rng)
+        version, request = BROKER_APIS[key].max_version, LIKELY[key](odd.rng)
     context = coordinators.stage.context(key, version, odd.rng.choice(("client", "__admin_client")))
     found.requests += 1
     try:
         with trio.move_on_after(ANSWER_S) as limit:
-            answer = await awaited(handler_of(ROUTES[key].module)(context, request))
+            answer = await resolve(load_handler(BROKER_APIS[key].handler_module)(context, request))
         if not limit.cancelled_caught:
-            odd.learn(as_sent(answer, version))
+            odd.learn(as_decoded(answer, version))
         else:
             found.closed[f"{key.name}: not answered"] += 1
     except (ProtocolError, WireError):
         pass
     except Exception as error:
-        if is_ours(error):
+        if is_broken_invariant(error):
             raise
         found.closed[f"{key.name}: {where(error)}"] += 1
 

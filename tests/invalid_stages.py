@@ -24,7 +24,7 @@ from ottla.broker.share.shares import Shares
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests import share_node
 from ottla.broker.tests.txn_node import Ids
-from ottla.broker.tests.world import Stage, topic_id_of
+from ottla.broker.tests.world import HandlerFixture, topic_id_of
 from ottla.broker.txn import events as ev
 from ottla.broker.txn.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.txn.coordinator import TransactionCoordinator
@@ -60,8 +60,8 @@ RETENTION = {
 ABORT = EndTransactionMarker(ControlRecordType.ABORT, 1)
 
 
-def _stage(topic: str, **settings: str) -> Stage:
-    stage = Stage(**settings)
+def _stage(topic: str, **settings: str) -> HandlerFixture:
+    stage = HandlerFixture(**settings)
     stage.hosted.host(topic, partitions=2)
     for name in ("t", "u"):
         stage.hosted.host(name, partitions=3)
@@ -72,7 +72,7 @@ def _stage(topic: str, **settings: str) -> Stage:
     return stage
 
 
-def _around(stage: Stage) -> Any:
+def _around(stage: HandlerFixture) -> Any:
     return SimpleNamespace(
         env=stage.env,
         node_id=1,
@@ -106,8 +106,10 @@ def groups(nursery: trio.Nursery) -> Coordinators:
     hosted: Any = stage.hosted
     stage.services.groups = coordinator
     internal = SimpleNamespace(create=lambda *_: None, failure=lambda _: None)
-    stage.services.admin = SimpleNamespace(create_share_topic=lambda: None, internal_topics=lambda _: internal)
-    stage.services.shares = Shares(
+    stage.services.controller_forwarder = SimpleNamespace(
+        create_share_topic=lambda: None, internal_topics=lambda _: internal
+    )
+    stage.services.share_partition_manager = Shares(
         *(env, stage.config, timers, stage.hosted, persister, None, Latest(_around(stage), hosted)),  # type: ignore[arg-type]
         *(nursery.start_soon, stage.services.purgatory.wake, _failed),
     )
@@ -149,7 +151,7 @@ def transactions(nursery: trio.Nursery) -> Coordinators:
     )
     ids.next_nowait = ids.take  # type: ignore[attr-defined]
     coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.take, around)
-    stage.services.transactions = coordinator
+    stage.services.transaction_coordinator = coordinator
     stage.services.producer_ids = ids
     stage.services.groups = SimpleNamespace(partition_for=lambda group: 0)
 
@@ -184,10 +186,10 @@ def shares(nursery: trio.Nursery) -> Coordinators:
         replica.log.set_high_watermark(replica.log.log_end_offset)
     env: Any = stage.env
     timers = Timers(env)
-    storage: Any = SimpleNamespace(of=lambda log: SimpleNamespace(note_starts=lambda logs: None))
+    storage: Any = SimpleNamespace(from_config=lambda log: SimpleNamespace(note_starts=lambda logs: None))
     coordinator = ShareCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image, storage)
     coordinator.partition_for = lambda at: 0  # type: ignore[method-assign]
-    stage.services.shares = Shares(
+    stage.services.share_partition_manager = Shares(
         *(env, stage.config, timers, stage.hosted, Persister(_around(stage), coordinator), coordinator, None),  # type: ignore[arg-type]
         *(nursery.start_soon, stage.services.purgatory.wake, _failed),
     )

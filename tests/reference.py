@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from ottla.broker.auth.operations import BROKER, CONTROLLER
-from ottla.broker.key_docs import AUTHORIZER_DOCS, BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.auth.operations import BROKER_RULES, CONTROLLER_RULES
+from ottla.broker.key_docs import AUTHORIZER_DOCS, BROKER_DOCS, GROUP_DOCS, OTTLA_DOCS, TOPIC_DOCS, explain_no_effect
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.cli.main import COMMANDS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import AUTHORIZER_KEYS, GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
@@ -78,18 +78,21 @@ def config() -> str:
         "| name | default | what it does |",
         "|---|---|---|",
     ]
-    lines += [f"| `{n}` | {_shown(k.default)} | {OWN_DOCS[n]} |" for n, k in sorted(own.items())]
+    lines += [f"| `{n}` | {_shown(k.default)} | {OTTLA_DOCS[n]} |" for n, k in sorted(own.items())]
     lines += ["", "## Values that are rejected", "", "| name | values |", "|---|---|"]
     lines += [f"| `{name}` | {values} |" for name, values in sorted(REJECTED.items())]
     rest = sorted(name for name in BROKER_KEYS if name not in BROKER_DOCS)
     lines += ["", f"## Broker settings without effect ({len(rest)})", "", "| name | why |", "|---|---|"]
-    lines += [f"| `{name}` | {why_not(name)} |" for name in rest]
+    lines += [f"| `{name}` | {explain_no_effect(name)} |" for name in rest]
     return "\n".join(lines) + "\n"
 
 
 def _rights(key: ApiKey) -> str:
     """What an authorizer is asked for: by a broker, and where that passes it on, by the controller."""
-    asked = [f"{need.operation.name} {need.resource.name}" for need in (*BROKER.get(key, ()), *CONTROLLER.get(key, ()))]
+    asked = [
+        f"{need.operation.name} {need.resource.name}"
+        for need in (*BROKER_RULES.get(key, ()), *CONTROLLER_RULES.get(key, ()))
+    ]
     return ", ".join(text.lower().replace("_", " ") for text in dict.fromkeys(asked))
 
 
@@ -110,10 +113,10 @@ def apis() -> str:
         spec = request_spec(key)
         if "broker" not in spec.listeners:
             continue
-        route = ROUTES.get(key)
+        route = BROKER_APIS.get(key)
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
         name = "".join(part.capitalize() for part in key.name.split("_"))
-        ours = "" if route is None else f"{route.low}-{route.high}"
+        ours = "" if route is None else f"{route.min_version}-{route.max_version}"
         lines.append(f"| {int(key)} | {name} | {ours} | {spec.versions.low}-{newest} | {_rights(key)} |")
     return "\n".join(lines) + "\n"
 

@@ -15,7 +15,7 @@ from compat_tests.golden import asked, kept, recorded
 from compat_tests.raw import RawClient
 from compat_tests.scenarios import STORIES, tell
 from compat_tests.stage import Stage
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import BROKER_APIS
 
 AGAIN = "the script has changed: run python -m compat_tests.golden where Java is"
 
@@ -61,7 +61,7 @@ def test_bytes_that_are_no_request_end_as_with_kafka(port: int) -> None:
         assert ours[sent.name] == theirs[sent.name], sent.name
 
 
-OF_NEW_GROUPS = [key for key in ROUTES if 68 <= key <= 69 or 76 <= key <= 79 or 83 <= key <= 92]
+OF_NEW_GROUPS = [key for key in BROKER_APIS if 68 <= key <= 69 or 76 <= key <= 79 or 83 <= key <= 92]
 """What clients ask of consumer, share and streams groups, and brokers of a share coordinator."""
 
 
@@ -77,5 +77,7 @@ def test_stories_go_as_with_kafka(port: int) -> None:
     assert len(told) == len(STORIES)
     assert sum(len(told[name]) for name in told if name.split("_")[0] in ("consumer", "share", "streams")) >= 250
     asked = {each for stage in stages for peer in stage.peers.values() for each in peer.asked}
-    wanted = {(key, v) for key in OF_NEW_GROUPS for v in range(ROUTES[key].low, ROUTES[key].high + 1)}
+    wanted = {
+        (key, v) for key in OF_NEW_GROUPS for v in range(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version + 1)
+    }
     assert wanted <= asked, wanted - asked

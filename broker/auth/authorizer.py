@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Any, Protocol
 
-from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
-from ottla.broker.auth.rules import Rules
+from ottla.broker.addresses import STANDARD_AUTHORIZER, ConfigException
+from ottla.broker.auth.rules import AclIndex
 from ottla.broker.config import NodeConfig
 from ottla.controller.acl import SUPPORTED_OPERATIONS, AclOperation, ResourceType, acl_from_record, operation_bits
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
 from ottla.wire.messages import metadata_records as m
 
-_KEPT_DECISIONS = 16_384
-_KEPT_NAME_CHARS = 255
+_MAX_DECISIONS = 16_384
+_MAX_CACHED_NAME_CHARS = 255
 """A name of a group may be as long as a request: decisions about those are made anew."""
 
 
-class Asks(Protocol):
+class AuthorizationSubject(Protocol):
     """Who wants to do something: `ottla.broker.server.peer.Peer`."""
 
     principal: str
@@ -37,17 +37,17 @@ class Authorizer:
 
     def __init__(self, super_users: Iterable[str] = (), *, is_open: bool = False) -> None:
         self._super_users = frozenset(super_users)
-        self._is_open = is_open
+        self._allows_without_acl = is_open
         """``allow.everyone.if.no.acl.found``."""
-        self._rules = Rules()
-        self.decided: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
+        self._acls = AclIndex()
+        self.decisions: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
         """What was decided under the rules as they are: `may`, without a call."""
         self._allowed: dict[tuple[str, str, AclOperation, ResourceType], set[str]] = {}
-        """The names among them, as `allowed` gives them away."""
-        self._decided_of_any: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+        """The names among them, as `allowed_names` gives them away."""
+        self._decisions_by_resource_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
     @staticmethod
-    def of(config: NodeConfig) -> Authorizer:
+    def from_config(config: NodeConfig) -> Authorizer:
         """As a node's settings have it.
 
         Raises:
@@ -55,11 +55,11 @@ class Authorizer:
         """
         named = config.text("authorizer.class.name")
         if named != STANDARD_AUTHORIZER:
-            raise BadConfig(f"authorizer.class.name={named}: there is {STANDARD_AUTHORIZER}")
+            raise ConfigException(f"authorizer.class.name={named}: there is {STANDARD_AUTHORIZER}")
         users = [x.strip() for x in config.values.get("super.users", "").split(";") if x.strip()]
         for user in users:
             if ":" not in user:
-                raise BadConfig(f"super.users: {user} is not of the form User:name")
+                raise ConfigException(f"super.users: {user} is not of the form User:name")
         is_open = config.values.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
         return Authorizer(users, is_open=is_open)
 
@@ -72,86 +72,88 @@ class Authorizer:
             is_touched = True
             record = image.others.get(about)
             if isinstance(record, m.AccessControlEntryRecord):
-                self._rules.take(record.id, acl_from_record(record))
+                self._acls.add(record.id, acl_from_record(record))
             else:
-                self._rules.drop(about[1])
+                self._acls.remove(about[1])
         if is_touched:
-            self._forget()
-            self._decided_of_any.clear()
+            self._clear_decisions()
+            self._decisions_by_resource_type.clear()
 
-    def _forget(self) -> None:
-        self.decided.clear()
+    def _clear_decisions(self) -> None:
+        self.decisions.clear()
         for names in self._allowed.values():
             names.clear()  # connections have them
         self._allowed.clear()
 
-    def may(self, peer: Asks, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
         asked = peer.principal, peer.host, operation, resource, name
-        known = self.decided.get(asked)
+        known = self.decisions.get(asked)
         return self._decide(*asked) if known is None else known
 
     def _decide(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        said = principal in self._super_users or self._rules.say(principal, host, operation, resource, name)
-        decision = self._is_open if said is None else said
-        if len(name) <= _KEPT_NAME_CHARS:
-            if len(self.decided) >= _KEPT_DECISIONS:
-                self._forget()
-            self.decided[principal, host, operation, resource, name] = decision
+        said = principal in self._super_users or self._acls.evaluate(principal, host, operation, resource, name)
+        decision = self._allows_without_acl if said is None else said
+        if len(name) <= _MAX_CACHED_NAME_CHARS:
+            if len(self.decisions) >= _MAX_DECISIONS:
+                self._clear_decisions()
+            self.decisions[principal, host, operation, resource, name] = decision
             if decision:
                 self._allowed.setdefault((principal, host, operation, resource), set()).add(name)
         return decision
 
-    def allowed(self, peer: Asks, operation: AclOperation, resource: ResourceType) -> Set[str]:
+    def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
         """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
         emptied with the rules.
         """
-        if len(self._allowed) >= _KEPT_DECISIONS:
-            self._forget()
+        if len(self._allowed) >= _MAX_DECISIONS:
+            self._clear_decisions()
         return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
 
     def may_read(self, asking: Any, topic: str) -> bool:
-        """Whether the dispatcher's `Context` may read a topic; what is allowed is kept with the connection, unless each
+        """Whether the dispatcher's `RequestContext` may read a topic; what is allowed is kept with the connection, unless each
         time has to be written down. Who asks very often looks there first.
         """
         said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.reads = self.allowed(asking.peer, AclOperation.READ, ResourceType.TOPIC)
+            asking.peer.readable_topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
         return said
 
     def may_write(self, asking: Any, topic: str) -> bool:
         """The same for writing."""
         said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.writes = self.allowed(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
+            asking.peer.writable_topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
         return said
 
-    def why(self, peer: Asks, operation: AclOperation, resource: ResourceType, name: str) -> str:
+    def deciding_rule(
+        self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str
+    ) -> str:
         """By what `may` decides, in the words of Kafka's audit log."""
         if peer.principal in self._super_users:
             return "SuperUser"
-        acl = self._rules.deciding(peer.principal, peer.host, operation, resource, name)
+        acl = self._acls.matching_acl(peer.principal, peer.host, operation, resource, name)
         if acl is None:
             return "DefaultAllow" if self.may(peer, operation, resource, name) else "DefaultDeny"
-        from ottla.broker.auth.audit import shown  # who asks this has loaded it
+        from ottla.broker.auth.audit import escape_name  # who asks this has loaded it
 
         return (
-            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={shown(acl.name)}, "
-            f"patternType={acl.pattern.name}, principal={shown(acl.principal)}, host={shown(acl.host)}, "
+            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={escape_name(acl.name)}, "
+            f"patternType={acl.pattern.name}, principal={escape_name(acl.principal)}, host={escape_name(acl.host)}, "
             f"operation={acl.operation.name}, permissionType={acl.permission.name}])"
         )
 
-    def may_any(self, peer: Asks, operation: AclOperation, resource: ResourceType) -> bool:
+    def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
         """Whether there is anything of a kind to which somebody may do this (item 339)."""
         asked = peer.principal, peer.host, operation, resource
-        known = self._decided_of_any.get(asked)
+        known = self._decisions_by_resource_type.get(asked)
         if known is None:
-            known = self.may(peer, operation, resource, "hardcode") or self._rules.say_of_any(*asked)
-            if len(self._decided_of_any) >= _KEPT_DECISIONS:
-                self._decided_of_any.clear()
-            self._decided_of_any[asked] = known
+            known = self.may(peer, operation, resource, "hardcode") or self._acls.evaluate_by_resource_type(*asked)
+            if len(self._decisions_by_resource_type) >= _MAX_DECISIONS:
+                self._decisions_by_resource_type.clear()
+            self._decisions_by_resource_type[asked] = known
         return known
 
-    def operations(self, peer: Asks, resource: ResourceType, name: str) -> int:
+    def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
         """All that somebody may do to what has this name, as bits (item 342)."""
         return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

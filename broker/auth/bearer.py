@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Protocol
 
-from ottla.broker.auth.exchange import NotAuthentic
+from ottla.broker.auth.exchange import SaslAuthenticationException
 
 MAX_MESSAGE_BYTES = 32 * 1024
 """Longer ones are none: reading half a mebibyte of one would hold the loop, before anybody logged in."""
@@ -24,41 +24,41 @@ _FIRST = re.compile(f"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[
 _AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 
 
-class BadToken(Exception):
+class InvalidToken(Exception):
     """A token that lets nobody in. The message is for our log and shows nothing of the token."""
 
     def __init__(self, why: str, status: str = "invalid_token", scope: str | None = None) -> None:
         """``status`` and ``scope``: what the client is told."""
         super().__init__(why)
-        self.told = f'{{"status":"{status}"' + (f', "scope":"{scope}"' if scope is not None else "") + "}"
+        self.client_message = f'{{"status":"{status}"' + (f', "scope":"{scope}"' if scope is not None else "") + "}"
 
 
-class Bearer(NamedTuple):
+class OAuthBearerToken(NamedTuple):
     """Whom a token lets in."""
 
-    name: str
+    principal_name: str
     expires_ms: int
     """By the wall clock."""
 
 
-class Reads(Protocol):
+class TokenValidator(Protocol):
     """Who knows good tokens: `ottla.broker.auth.web_tokens`."""
 
-    def read(self, token: str) -> Bearer:
+    def validate(self, token: str) -> OAuthBearerToken:
         """Whose a token is. Raises BadToken."""
 
 
-class BearerExchange:
+class OAuthBearerSaslServer:
     """One login."""
 
-    is_token = False
-    waits = False
+    is_delegation_token = False
+    may_block = False
 
-    def __init__(self, tokens: Reads) -> None:
-        self._tokens = tokens
-        self._refusal: str | None = None
+    def __init__(self, tokens: TokenValidator) -> None:
+        self._validator = tokens
+        self._error_response: str | None = None
         self._why = ""
-        self.is_done = False
+        self.is_complete = False
         self.authorization_id = ""
         self.expires_ms: int | None = None
 
@@ -68,22 +68,22 @@ class BearerExchange:
         Raises:
             NotAuthentic: no such message, somebody else's name, or the token was refused before.
         """
-        if token == _ACKNOWLEDGED and self._refusal is not None:
-            raise NotAuthentic(self._why, self._refusal)
-        self._refusal = None
+        if token == _ACKNOWLEDGED and self._error_response is not None:
+            raise SaslAuthenticationException(self._why, self._error_response)
+        self._error_response = None
         authorization_id, value = _read_first(token)
         try:
-            bearer = self._tokens.read(value)
-        except BadToken as error:
-            self._refusal, self._why = error.told, str(error)
-            return error.told.encode()
-        if authorization_id and authorization_id != bearer.name:
-            raise NotAuthentic(
+            bearer = self._validator.validate(value)
+        except InvalidToken as error:
+            self._error_response, self._why = error.client_message, str(error)
+            return error.client_message.encode()
+        if authorization_id and authorization_id != bearer.principal_name:
+            raise SaslAuthenticationException(
                 "another authorization id than the token's name",
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
-                f"from the token's principal name ({bearer.name})",
+                f"from the token's principal name ({bearer.principal_name})",
             )
-        self.authorization_id, self.expires_ms, self.is_done = bearer.name, bearer.expires_ms, True
+        self.authorization_id, self.expires_ms, self.is_complete = bearer.principal_name, bearer.expires_ms, True
         return b""
 
 
@@ -91,9 +91,9 @@ def _read_first(raw: bytes) -> tuple[str, str]:
     """The authorisation id, empty where there is none, and the token."""
     found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
     if found is None:
-        raise NotAuthentic("no OAUTHBEARER message")
+        raise SaslAuthenticationException("no OAUTHBEARER message")
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":
-        raise NotAuthentic("an OAUTHBEARER message without a bearer's token")
+        raise SaslAuthenticationException("an OAUTHBEARER message without a bearer's token")
     return found["authzid"] or "", auth["token"]

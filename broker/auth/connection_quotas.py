@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from ottla.broker.auth.counters import SAMPLE_MS, Kind, Rate
+from ottla.broker.auth.counters import SAMPLE_MS, QuotaTable, Rate
 from ottla.broker.config import NodeConfig
 from ottla.controller.broker_rules import connection_overrides
 from ottla.controller.config_keys import broker_key, canonical_value
@@ -27,13 +27,13 @@ from ottla.controller.quotas import CONNECTIONS, IP
 from ottla.wire.messages import metadata_records as m
 
 NO_LIMIT = 2**31 - 1
-MOST_DELAY_MS = int(SAMPLE_MS)
-MAX, RATE = "max.connections", "max.connection.creation.rate"
-PER_HOST, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
-KEYS = (MAX, RATE, PER_HOST, OVERRIDES)
+MAX_CONNECTION_THROTTLE_MS = int(SAMPLE_MS)
+MAX_CONNECTIONS, MAX_CREATION_RATE = "max.connections", "max.connection.creation.rate"
+MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+CONNECTION_LIMIT_KEYS = (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES)
 
 
-def host_key(text: str) -> str:
+def normalize_host(text: str) -> str:
     """An address however it is written; a name is itself."""
     try:
         address = ip_address(text.strip())
@@ -42,40 +42,43 @@ def host_key(text: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def overrides_of(text: str) -> dict[str, int]:
+def parse_overrides(text: str) -> dict[str, int]:
     """The number for each address, of ``HOST:NUMBER,...``.
 
     Raises:
         ValueError: it is not that.
     """
-    return {host_key(host): number for host, number in connection_overrides(text).items()}
+    return {normalize_host(host): number for host, number in connection_overrides(text).items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What the settings and quotas say."""
 
     total: int = NO_LIMIT
     rate: int = NO_LIMIT
-    per_host: int = NO_LIMIT
+    per_ip: int = NO_LIMIT
     overrides: Mapping[str, int] = field(default_factory=dict)
     listeners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Number and rate by listener, where they are not those of all."""
-    host_rates: Mapping[str | None, float] = field(default_factory=dict)
+    ip_rates: Mapping[str | None, float] = field(default_factory=dict)
     """None is the rate of any other address."""
 
     @classmethod
-    def of(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> Limits:
+    def from_config(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> ConnectionLimits:
         """As they stand now; ``names``: the listeners'."""
-        own, everyone = config.dynamic(image)
+        own, everyone = config.dynamic_values(image)
         values = dict(config.values)
         for stored in (everyone, own):
             values.update((k, canonical_value(broker_key(k), v)) for k, v in stored.items())
         listeners = {}
         for name in names:
             prefix = f"listener.name.{name.lower()}."
-            if prefix + MAX in values or prefix + RATE in values:
-                number, speed = (int(values.get(prefix + key, values.get(key, NO_LIMIT))) for key in (MAX, RATE))
+            if prefix + MAX_CONNECTIONS in values or prefix + MAX_CREATION_RATE in values:
+                number, speed = (
+                    int(values.get(prefix + key, values.get(key, NO_LIMIT)))
+                    for key in (MAX_CONNECTIONS, MAX_CREATION_RATE)
+                )
                 listeners[name] = number, speed
         rates: dict[str | None, float] = {}
         for about in image.others:
@@ -83,12 +86,14 @@ class Limits:
                 entity, record = dict(about[1]), image.others[about]
                 if set(entity) == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
                     name = entity[IP]
-                    rates[None if name is None else host_key(name)] = record.value
-        overrides = overrides_of(values.get(OVERRIDES, ""))
-        total, rate, per_host = (int(values.get(key, NO_LIMIT)) for key in (MAX, RATE, PER_HOST))
+                    rates[None if name is None else normalize_host(name)] = record.value
+        overrides = parse_overrides(values.get(PER_IP_OVERRIDES, ""))
+        total, rate, per_host = (
+            int(values.get(key, NO_LIMIT)) for key in (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER_IP)
+        )
         return cls(total, rate, per_host, overrides, listeners, rates)
 
-    def of_listener(self, name: str) -> tuple[int, int]:
+    def listener_limits(self, name: str) -> tuple[int, int]:
         """Number and rate of one listener."""
         return self.listeners.get(name, (self.total, self.rate))
 
@@ -99,71 +104,71 @@ class ConnectionQuotas:
     def __init__(self, protected: str | None = None) -> None:
         """``protected``: the brokers' own listener, where there is another."""
         self._protected = protected
-        self.limits = Limits()
+        self.limits = ConnectionLimits()
         self._total = 0
-        self._hosts: Counter[str] = Counter()
+        self._count_by_ip: Counter[str] = Counter()
         self._listeners: Counter[str] = Counter()
         self._rate = Rate()
         self._rates: dict[str, Rate] = {}
-        self._host_rates = Kind(Rate)
+        self._ip_rates = QuotaTable(Rate)
 
     def is_protected(self, listener: str) -> bool:
         """Whether a listener is not bound by what is for all."""
         return listener == self._protected
 
-    def arrived(self, listener: str, now_ms: float) -> int:
+    def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
         """Somebody came: how long it must wait for the rates, in milliseconds."""
         delay_ms = 0
         if not self.is_protected(listener):
-            delay_ms = _delay_ms(self._rate, self.limits.rate, now_ms)
+            delay_ms = _record_and_get_throttle_ms(self._rate, self.limits.rate, now_ms)
         own = self._rates.setdefault(listener, Rate())
-        return max(delay_ms, _delay_ms(own, self.limits.of_listener(listener)[1], now_ms))
+        return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
 
-    def has_room(self, listener: str) -> bool:
+    def is_slot_available(self, listener: str) -> bool:
         """Whether there is a place."""
-        if self._listeners[listener] >= self.limits.of_listener(listener)[0]:
+        if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
             return False
         return self.is_protected(listener) or self._total < self.limits.total
 
-    def held_ms(self, listener: str, host: str, now_ms: float) -> int:
+    def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
         """How long somebody is kept before it is closed, as its address comes too often; 0 where it does not."""
-        host = host_key(host)
-        rates = self.limits.host_rates
+        host = normalize_host(host)
+        rates = self.limits.ip_rates
         bound = rates.get(host, rates.get(None)) if rates else None
         if bound is None:
             return 0
-        rate = self._host_rates.counter((host, ""), now_ms)
-        delay_ms = _delay_ms(rate, bound, now_ms)
+        rate = self._ip_rates.counter((host, ""), now_ms)
+        delay_ms = _record_and_get_throttle_ms(rate, bound, now_ms)
         if delay_ms:
-            rate.count(-1, now_ms)
-            self._rates[listener].count(-1, now_ms)
+            rate.record(-1, now_ms)
+            self._rates[listener].record(-1, now_ms)
             if not self.is_protected(listener):
-                self._rate.count(-1, now_ms)
+                self._rate.record(-1, now_ms)
         return delay_ms
 
-    def enter(self, listener: str, host: str) -> bool:
+    def increment(self, listener: str, host: str) -> bool:
         """Count somebody in; False, and nothing counted, where there are too many of its address."""
-        host = host_key(host)
-        if self._hosts[host] >= self.limits.overrides.get(host, self.limits.per_host):
+        host = normalize_host(host)
+        if self._count_by_ip[host] >= self.limits.overrides.get(host, self.limits.per_ip):
             return False
         self._count(listener, host)
         return True
 
-    def adopt(self, listener: str, host: str) -> None:
+    def add_existing(self, listener: str, host: str) -> None:
         """Count somebody who was there before there was a limit."""
-        self._count(listener, host_key(host))
+        self._count(listener, normalize_host(host))
 
     def _count(self, listener: str, host: str) -> None:
-        self._hosts[host] += 1
+        self._count_by_ip[host] += 1
         self._listeners[listener] += 1
         self._total += 1
 
-    def left(self, listener: str, host: str) -> None:
+    def decrement(self, listener: str, host: str) -> None:
         """Somebody is gone."""
-        host = host_key(host)
-        self._hosts[host] -= 1
-        if not self._hosts[host]:
-            del self._hosts[host]
+        host = normalize_host(host)
+        self._count_by_ip[host] -= 1
+        if not self._count_by_ip[host]:
+            del self._count_by_ip[host]
         self._listeners[listener] -= 1
         self._total -= 1
         assert self._total >= 0, "whoever leaves was counted"
@@ -174,10 +179,14 @@ class ConnectionQuotas:
         return max(0, self._total - self.limits.total)
 
 
-def _delay_ms(rate: Rate, bound: float, now_ms: float) -> int:
+def _record_and_get_throttle_ms(rate: Rate, bound: float, now_ms: float) -> int:
     """Count one; gives how long it must wait (`QuotaUtils.boundedThrottleTime`)."""
-    rate.count(1, now_ms)
-    measured, window_ms = rate.look(now_ms)
+    rate.record(1, now_ms)
+    measured, window_ms = rate.measure(now_ms)
     if measured <= bound:
         return 0
-    return MOST_DELAY_MS if bound <= 0 else round(min(MOST_DELAY_MS, (measured - bound) / bound * window_ms))
+    return (
+        MAX_CONNECTION_THROTTLE_MS
+        if bound <= 0
+        else round(min(MAX_CONNECTION_THROTTLE_MS, (measured - bound) / bound * window_ms))
+    )

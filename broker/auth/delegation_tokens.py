@@ -11,17 +11,17 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 
-from ottla.broker.auth.scram import Token
+from ottla.broker.auth.scram import DelegationTokenCredential
 from ottla.controller.delegation_tokens import token_hmac
 from ottla.controller.image import MetadataImage
 from ottla.peers import scram
 from ottla.peers.scram import Keys
 from ottla.wire.messages import metadata_records as m
 
-_KEPT = 1_024
+_MAX_CACHED_KEYS = 1_024
 
 
-class TokenLogins:
+class DelegationTokenCredentialCache:
     """Of one listener."""
 
     def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
@@ -29,7 +29,7 @@ class TokenLogins:
         self._secret, self._image, self._new_salt = secret, image, new_salt
         self._keys: dict[tuple[str, str], Keys] = {}
 
-    def find(self, token_id: str, mechanism: str) -> Token | None:
+    def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
         """A token as a login by it needs it; None where there is none of that id."""
         record = self._image().others.get(("token", token_id))
         if not isinstance(record, m.DelegationTokenRecord):
@@ -37,13 +37,13 @@ class TokenLogins:
             return None
         keys = self._keys.get((token_id, mechanism))
         if keys is None:
-            keys = self._make(token_id, mechanism)
-        return Token(keys, record.owner.partition(":")[2], record.expiration_timestamp)
+            keys = self._derive_keys(token_id, mechanism)
+        return DelegationTokenCredential(keys, record.owner.partition(":")[2], record.expiration_timestamp)
 
-    def _make(self, token_id: str, mechanism: str) -> Keys:
+    def _derive_keys(self, token_id: str, mechanism: str) -> Keys:
         password, salt = b64encode(token_hmac(self._secret, token_id)).decode(), self._new_salt()
         salted = scram.salted_password(mechanism, password, salt, scram.MIN_ITERATIONS)
-        if len(self._keys) >= _KEPT:
+        if len(self._keys) >= _MAX_CACHED_KEYS:
             self._keys.clear()
         self._keys[token_id, mechanism] = out = scram.keys_of(mechanism, salted, salt, scram.MIN_ITERATIONS)
         return out

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.addresses import Refusal
-from ottla.broker.auth.exchange import Begin, Exchange
-from ottla.broker.auth.plain import PlainExchange, users_of
-from ottla.broker.auth.principals import BadRule, NameOf, name_by
-from ottla.broker.auth.scram import KeysOf, ScramExchange, TokenOf, no_tokens
-from ottla.broker.auth.strangers import Strangers
+from ottla.broker.addresses import ConfigProblem
+from ottla.broker.auth.exchange import SaslServer, SaslServerFactory
+from ottla.broker.auth.plain import PlainSaslServer, parse_users
+from ottla.broker.auth.principals import InvalidMappingRule, PrincipalMapper, parse_mapping_rules
+from ottla.broker.auth.scram import DelegationTokenLookup, ScramKeyLookup, ScramSaslServer, no_delegation_tokens
+from ottla.broker.auth.strangers import PreAuthMemoryLimit
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.peers.access import OPEN, Access
 from ottla.peers.jaas import BadJaas, LoginModule, parse_jaas
@@ -28,21 +28,21 @@ from ottla.world.env import Env
 from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.audit import Audit
-    from ottla.broker.auth.kerberos_settings import Kerberos
-    from ottla.broker.auth.token_settings import Tokens
+    from ottla.broker.auth.audit import AuditLog
+    from ottla.broker.auth.kerberos_settings import KerberosConfig
+    from ottla.broker.auth.token_settings import OAuthBearerConfig
 
-ENABLED = "sasl.enabled.mechanisms"
-JAAS = "sasl.jaas.config"
-HANDLER = "sasl.server.callback.handler.class"
+ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
+JAAS_CONFIG = "sasl.jaas.config"
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"
 OAUTHBEARER = "OAUTHBEARER"
 GSSAPI = "GSSAPI"
-SPOKEN = (*MECHANISMS, OAUTHBEARER, GSSAPI)
+SUPPORTED_MECHANISMS = (*MECHANISMS, OAUTHBEARER, GSSAPI)
 """What can be logged in with at a listener."""
 MAX_REAUTH = "connections.max.reauth.ms"
 
 
-def setting(values: Mapping[str, str], listener: str) -> Get:
+def listener_setting(values: Mapping[str, str], listener: str) -> Get:
     """How a setting is looked up for one listener: its own, the node's, Kafka's default."""
     prefix = f"listener.name.{listener.lower()}."
 
@@ -55,82 +55,82 @@ def setting(values: Mapping[str, str], listener: str) -> Get:
     return get
 
 
-def _mechanism(get: Get, mechanism: str, name: str) -> str | None:
+def _mechanism_setting(get: Get, mechanism: str, name: str) -> str | None:
     """A setting of one mechanism."""
     return get(f"{mechanism.lower()}.{name}")
 
 
-def _enabled(get: Get) -> list[str]:
-    return [x.strip() for x in (get(ENABLED) or "").split(",") if x.strip()]
+def _enabled_mechanisms(get: Get) -> list[str]:
+    return [x.strip() for x in (get(ENABLED_MECHANISMS) or "").split(",") if x.strip()]
 
 
 def _jaas(get: Get, mechanism: str) -> LoginModule | None:
-    text = _mechanism(get, mechanism, JAAS)
+    text = _mechanism_setting(get, mechanism, JAAS_CONFIG)
     return None if text is None else parse_jaas(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerSecurity:
     """One listener's."""
 
     tls: Tls | None
-    asks_login: bool
-    passwords: Mapping[str, bytes] | None
+    requires_sasl: bool
+    plain_digests: Mapping[str, bytes] | None
     """Their digests, of PLAIN; None where it is not enabled."""
-    enabled: tuple[str, ...]
+    enabled_mechanisms: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
     max_receive_bytes: int
-    name_of: NameOf
-    keys_of: KeysOf
-    token_of: TokenOf = no_tokens
-    tokens: Tokens | None = None
+    principal_mapper: PrincipalMapper
+    scram_keys: ScramKeyLookup
+    delegation_tokens: DelegationTokenLookup = no_delegation_tokens
+    oauthbearer: OAuthBearerConfig | None = None
     """Who takes tokens; None where OAUTHBEARER is not enabled."""
-    kerberos: Kerberos | None = None
+    kerberos: KerberosConfig | None = None
     """Who takes tickets; None where GSSAPI is not enabled."""
-    strangers: Strangers = field(default_factory=Strangers)
-    audit: Audit | None = None
+    pre_auth_memory: PreAuthMemoryLimit = field(default_factory=PreAuthMemoryLimit)
+    audit: AuditLog | None = None
     """Who writes down logins; None: nobody."""
 
     def __repr__(self) -> str:
-        return f"Door(tls={self.tls}, enabled={self.enabled})"
+        return f"Door(tls={self.tls}, enabled={self.enabled_mechanisms})"
 
-    def mechanisms(self, env: Env) -> Mapping[str, Begin]:
+    def sasl_server_factories(self, env: Env) -> Mapping[str, SaslServerFactory]:
         """What begins a login, by mechanism."""
-        out: dict[str, Begin] = {}
-        for name in self.enabled:
+        out: dict[str, SaslServerFactory] = {}
+        for name in self.enabled_mechanisms:
             if name == PLAIN:
-                out[name] = partial(PlainExchange, self.passwords or {})
-            elif self.tokens is not None and name == OAUTHBEARER:
-                out[name] = partial(_bearer, self.tokens)
+                out[name] = partial(PlainSaslServer, self.plain_digests or {})
+            elif self.oauthbearer is not None and name == OAUTHBEARER:
+                out[name] = partial(_create_oauthbearer_server, self.oauthbearer)
             elif self.kerberos is not None and name == GSSAPI:
-                out[name] = self.kerberos.begin
+                out[name] = self.kerberos.create_server
             else:
                 out[name] = partial(self._scram, env, name)
         return out
 
-    def _scram(self, env: Env, mechanism: str) -> ScramExchange:
-        return ScramExchange(mechanism, (env.uuid() + env.uuid()).hex(), self.keys_of, self.token_of)
+    def _scram(self, env: Env, mechanism: str) -> ScramSaslServer:
+        return ScramSaslServer(mechanism, (env.uuid() + env.uuid()).hex(), self.scram_keys, self.delegation_tokens)
 
 
-def _bearer(tokens: Tokens) -> Exchange:
-    from ottla.broker.auth.bearer import BearerExchange
+def _create_oauthbearer_server(tokens: OAuthBearerConfig) -> SaslServer:
+    from ottla.broker.auth.bearer import OAuthBearerSaslServer
 
-    return BearerExchange(tokens.reads)
+    return OAuthBearerSaslServer(tokens.validator)
 
 
-def look_at_keys(values: Mapping[str, str], listener: str, protocol: str, env: Env) -> None:
+def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: Env) -> None:
     """See whether the keys a listener takes tickets by are there: better at the start than at the first client.
 
     Raises:
         BadKeytab: they cannot be used; BadAccess, BadJaas, BadRule: settings that cannot be.
     """
-    get = setting(values, listener)
-    if protocol.startswith("SASL") and GSSAPI in _enabled(get):
-        _kerberos(get, env)
+    get = listener_setting(values, listener)
+    if protocol.startswith("SASL") and GSSAPI in _enabled_mechanisms(get):
+        _load_kerberos(get, env)
 
 
-def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | None:
+def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> Tls | None:
     """TLS of a listener; None where it speaks none.
 
     Raises:
@@ -138,7 +138,7 @@ def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | No
     """
     if not protocol.endswith("SSL"):
         return None
-    get = setting(values, listener)
+    get = listener_setting(values, listener)
 
     def own(name: str) -> str | None:
         if name == "ssl.client.auth" and protocol == "SASL_SSL":
@@ -148,15 +148,15 @@ def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | No
     return tls_of(own)
 
 
-def door_of(
+def build_listener_security(
     values: Mapping[str, str],
     listener: str,
     protocol: str,
-    keys_of: KeysOf,
+    keys_of: ScramKeyLookup,
     env: Env | None = None,
-    token_of: TokenOf = no_tokens,
-    audit: Audit | None = None,
-) -> Door | None:
+    token_of: DelegationTokenLookup = no_delegation_tokens,
+    audit: AuditLog | None = None,
+) -> ListenerSecurity | None:
     """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER or GSSAPI is enabled.
 
     Raises:
@@ -164,47 +164,47 @@ def door_of(
     """
     if protocol == "PLAINTEXT":
         return None
-    get = setting(values, listener)
+    get = listener_setting(values, listener)
     asks_login = protocol.startswith("SASL")
-    enabled = tuple(x for x in _enabled(get) if x in SPOKEN) if asks_login else ()
+    enabled = tuple(x for x in _enabled_mechanisms(get) if x in SUPPORTED_MECHANISMS) if asks_login else ()
     plain = _jaas(get, PLAIN) if PLAIN in enabled else None
-    return Door(
-        tls=tls_for(values, listener, protocol),
-        asks_login=asks_login,
-        passwords=users_of(plain.options) if plain is not None else None,
-        enabled=enabled,
-        max_reauth_ms={x: int(_mechanism(get, x, MAX_REAUTH) or get(MAX_REAUTH) or 0) for x in enabled},
+    return ListenerSecurity(
+        tls=listener_tls(values, listener, protocol),
+        requires_sasl=asks_login,
+        plain_digests=parse_users(plain.options) if plain is not None else None,
+        enabled_mechanisms=enabled,
+        max_reauth_ms={x: int(_mechanism_setting(get, x, MAX_REAUTH) or get(MAX_REAUTH) or 0) for x in enabled},
         failure_delay_ms=int(get("connection.failed.authentication.delay.ms") or 0),
         max_receive_bytes=int(get("sasl.server.max.receive.size") or 0),
-        name_of=name_by(get("ssl.principal.mapping.rules") or "DEFAULT"),
-        keys_of=keys_of,
-        token_of=token_of,
-        tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
+        principal_mapper=parse_mapping_rules(get("ssl.principal.mapping.rules") or "DEFAULT"),
+        scram_keys=keys_of,
+        delegation_tokens=token_of,
+        oauthbearer=_load_oauthbearer(get, env) if OAUTHBEARER in enabled else None,
         audit=audit,
-        kerberos=_kerberos(get, env) if GSSAPI in enabled else None,
+        kerberos=_load_kerberos(get, env) if GSSAPI in enabled else None,
     )
 
 
-def _tokens(get: Get, env: Env | None) -> Tokens:
-    from ottla.broker.auth.token_settings import tokens_of  # few nodes take tokens
+def _load_oauthbearer(get: Get, env: Env | None) -> OAuthBearerConfig:
+    from ottla.broker.auth.token_settings import load_oauthbearer_config  # few nodes take tokens
 
     assert env is not None, "keys are fetched, and tokens end"
-    return tokens_of(partial(_of_bearer, get), env)
+    return load_oauthbearer_config(partial(_oauthbearer_setting, get), env)
 
 
-def _kerberos(get: Get, env: Env | None) -> Kerberos:
-    from ottla.broker.auth.kerberos_settings import kerberos_of  # few nodes take tickets
+def _load_kerberos(get: Get, env: Env | None) -> KerberosConfig:
+    from ottla.broker.auth.kerberos_settings import load_kerberos_config  # few nodes take tickets
 
     assert env is not None, "keys lie in a file"
-    return kerberos_of(get, _mechanism(get, GSSAPI, JAAS), env)
+    return load_kerberos_config(get, _mechanism_setting(get, GSSAPI, JAAS_CONFIG), env)
 
 
-def _of_bearer(get: Get, name: str) -> str | None:
+def _oauthbearer_setting(get: Get, name: str) -> str | None:
     """A setting of OAUTHBEARER: with the mechanism before it, or without."""
     return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
-def access_to(values: Mapping[str, str], listener: str, protocol: str, mechanism: str) -> Access:
+def build_outbound_access(values: Mapping[str, str], listener: str, protocol: str, mechanism: str) -> Access:
     """What this node needs where it speaks to others of its kind: at their listener of this name.
 
     Raises:
@@ -212,27 +212,27 @@ def access_to(values: Mapping[str, str], listener: str, protocol: str, mechanism
     """
     if protocol == "PLAINTEXT":
         return OPEN
-    get = setting(values, listener)
+    get = listener_setting(values, listener)
     tls = tls_of(get) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
         return Access(tls)
-    own = lambda name: _mechanism(get, mechanism, name) or get(name)  # noqa: E731 - one line says it
-    return Access(tls, login_of(mechanism, _mechanism(get, mechanism, JAAS), own))
+    own = lambda name: _mechanism_setting(get, mechanism, name) or get(name)  # noqa: E731 - one line says it
+    return Access(tls, login_of(mechanism, _mechanism_setting(get, mechanism, JAAS_CONFIG), own))
 
 
-def refusals(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[Refusal]:
+def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
     """What a node cannot start with; ``listeners``: protocols by the names of those it serves."""
     for listener, protocol in listeners.items():
         if protocol == "PLAINTEXT":
             continue
-        get = setting(values, listener)
+        get = listener_setting(values, listener)
         prefix = f"listener.name.{listener.lower()}."
         if protocol.startswith("SASL"):
-            yield from _login_refusals(get, prefix)
-        for key, read in _READ.items():
+            yield from _sasl_problems(get, prefix)
+        for key, read in _CHECKED_SETTINGS.items():
             try:
                 read(values, listener, protocol)
-            except (BadAccess, BadRule) as error:
+            except (BadAccess, InvalidMappingRule) as error:
                 yield key, str(error)
         if protocol.endswith("SSL") and not get("ssl.keystore.location") and not get("ssl.keystore.key"):
             yield (
@@ -241,35 +241,42 @@ def refusals(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterato
             )
 
 
-def _login_refusals(get: Get, prefix: str) -> Iterator[Refusal]:
-    enabled = _enabled(get)
+def _sasl_problems(get: Get, prefix: str) -> Iterator[ConfigProblem]:
+    enabled = _enabled_mechanisms(get)
     for mechanism in enabled:
-        if mechanism not in SPOKEN:
-            yield ENABLED, f"{mechanism} is not spoken here yet: name some of {', '.join(SPOKEN)}"
+        if mechanism not in SUPPORTED_MECHANISMS:
+            yield (
+                ENABLED_MECHANISMS,
+                f"{mechanism} is not spoken here yet: name some of {', '.join(SUPPORTED_MECHANISMS)}",
+            )
     if not enabled:
-        yield ENABLED, f"name some of {', '.join(SPOKEN)}"
+        yield ENABLED_MECHANISMS, f"name some of {', '.join(SUPPORTED_MECHANISMS)}"
     if OAUTHBEARER in enabled:
-        from ottla.broker.auth.token_settings import refusals as refused
+        from ottla.broker.auth.token_settings import find_oauthbearer_problems as refused
 
-        yield from ((f"{prefix}{OAUTHBEARER.lower()}.{key}", why) for key, why in refused(partial(_of_bearer, get)))
+        yield from (
+            (f"{prefix}{OAUTHBEARER.lower()}.{key}", why) for key, why in refused(partial(_oauthbearer_setting, get))
+        )
     if GSSAPI in enabled:
         from ottla.broker.auth import kerberos_settings
 
-        yield from kerberos_settings.refusals(get, f"{prefix}{GSSAPI.lower()}.{JAAS}", _mechanism(get, GSSAPI, JAAS))
+        yield from kerberos_settings.find_kerberos_problems(
+            get, f"{prefix}{GSSAPI.lower()}.{JAAS_CONFIG}", _mechanism_setting(get, GSSAPI, JAAS_CONFIG)
+        )
     for mechanism in (x for x in enabled if x in MECHANISMS):
-        key = f"{prefix}{mechanism.lower()}.{JAAS}"
+        key = f"{prefix}{mechanism.lower()}.{JAAS_CONFIG}"
         try:
             module = _jaas(get, mechanism)
         except BadJaas as error:
             yield key, str(error)
             continue
-        if mechanism not in TYPES and (module is None or not users_of(module.options)):
+        if mechanism not in TYPES and (module is None or not parse_users(module.options)):
             yield key, 'is where the users of PLAIN stand: PlainLoginModule required user_NAME="password";'
 
 
-_READ: dict[str, Callable[[Mapping[str, str], str, str], object]] = {
-    "ssl.principal.mapping.rules": lambda values, name, _: name_by(
-        setting(values, name)("ssl.principal.mapping.rules") or "DEFAULT"
+_CHECKED_SETTINGS: dict[str, Callable[[Mapping[str, str], str, str], object]] = {
+    "ssl.principal.mapping.rules": lambda values, name, _: parse_mapping_rules(
+        listener_setting(values, name)("ssl.principal.mapping.rules") or "DEFAULT"
     ),
-    "ssl.keystore.location": tls_for,
+    "ssl.keystore.location": listener_tls,
 }

@@ -9,40 +9,40 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class NotAuthentic(Exception):
+class SaslAuthenticationException(Exception):
     """A login that failed."""
 
     def __init__(self, why: str, told: str | None = None) -> None:
-        """``why`` is for our log, without a secret; ``told`` for the client, None where it learns no more than that."""
+        """``why`` is for our log, without a secret; ``client_message`` for the client, None where it learns no more than that."""
         super().__init__(why)
-        self.told = told
+        self.client_message = told
 
 
-class Unanswered(NotAuthentic):
+class UnansweredSaslFailure(SaslAuthenticationException):
     """One after which the connection ends at once and without a word."""
 
 
-class Nameless(NotAuthentic):
+class UnmappedPrincipal(SaslAuthenticationException):
     """The client has proved who it is, and has no name here: it is told of success, and the connection ends."""
 
 
-class Exchange(Protocol):
+class SaslServer(Protocol):
     """The server's side of one login."""
 
-    is_done: bool
+    is_complete: bool
     """Whether the client has proved who it is."""
     authorization_id: str
     """Who, once that is so."""
     expires_ms: int | None
     """When the credentials end, by the wall clock; None: never."""
-    is_token: bool
+    is_delegation_token: bool
     """Whether a delegation token was shown."""
-    waits: bool
+    may_block: bool
     """Whether `evaluate` may wait for files: then it is called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
         """Take what the client says; gives what it is told, None where that is nothing. Raises NotAuthentic."""
 
 
-Begin = Callable[[], Exchange]
+SaslServerFactory = Callable[[], SaslServer]
 """Begins a login by one mechanism."""

@@ -15,10 +15,17 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from ottla.broker.auth.operations import BROKER, CONTROLLER, DENIED, Need, Rows, Whole
-from ottla.broker.auth.split import SPLITS, Split, hide_configs
-from ottla.broker.refusals import refusing
-from ottla.broker.turn import Steps, Turn
+from ottla.broker.auth.operations import (
+    BROKER_RULES,
+    CONTROLLER_RULES,
+    DENIAL_ERRORS,
+    AuthorizationRule,
+    RequestRule,
+    ResourceRule,
+)
+from ottla.broker.auth.split import REQUEST_SPLITTERS, RequestSplitter, hide_configs
+from ottla.broker.refusals import build_error_response_steps
+from ottla.broker.turn import Job, TimeSlice
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.decision import find_duplicates_steps
 from ottla.controller.image import MetadataImage
@@ -27,11 +34,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 
 
-class Asking(Protocol):
-    """A request on its way: the dispatcher's `Context`."""
+class AuthorizableRequest(Protocol):
+    """A request on its way: the dispatcher's `RequestContext`."""
 
     version: int
-    turn: Turn
+    time_slice: TimeSlice
 
     @property
     def image(self) -> MetadataImage:
@@ -41,85 +48,91 @@ class Asking(Protocol):
         """Whether who asks may do something."""
 
 
-A = TypeVar("A", bound=Asking)
-_Before = tuple[ApiKey, tuple[Whole, ...], list[Rows], tuple[str, Split] | None]
-Handling = Callable[[A, Any], Any]
+A = TypeVar("A", bound=AuthorizableRequest)
+_ApiRules = tuple[ApiKey, tuple[RequestRule, ...], list[ResourceRule], tuple[str, RequestSplitter] | None]
+AuthorizedHandler = Callable[[A, Any], Any]
 """A handler: gives an answer, or something that is waited for."""
 
 
-def needs_of(key: ApiKey, *, at_controller: bool) -> tuple[Need, ...]:
+def rules_of(key: ApiKey, *, at_controller: bool) -> tuple[AuthorizationRule, ...]:
     """What a request needs."""
-    return (CONTROLLER if at_controller else BROKER).get(key, ())
+    return (CONTROLLER_RULES if at_controller else BROKER_RULES).get(key, ())
 
 
-def is_bare(key: ApiKey, *, at_controller: bool) -> bool:
+def needs_no_authorization(key: ApiKey, *, at_controller: bool) -> bool:
     """Whether nothing stands before a handler: those of Produce and Fetch look themselves."""
-    return _before(key, at_controller=at_controller) is None
+    return _api_rules(key, at_controller=at_controller) is None
 
 
-def guarded(asking: A, request: Any, handler: Handling[A], *, at_controller: bool) -> Any:
+def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
     """Handle a request as far as who asks may; gives what a handler gives."""
-    before = _before(request.SPEC.key, at_controller=at_controller)
+    before = _api_rules(request.SPEC.key, at_controller=at_controller)
     if before is None:
         return handler(asking, request)
     key, wholes, rows, special = before
     for need in wholes:
-        code = _refused(asking, request, need)
+        code = _denial_error(asking, request, need)
         if code is not None:
-            text = None if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED else _words(key, need.operation)
-            return asking.turn.go(refusing(request, asking.version, code, text))
+            text = None if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED else _denial_message(key, need.operation)
+            return asking.time_slice.start(build_error_response_steps(request, asking.version, code, text))
     if not rows and special is None:
         return handler(asking, request)
-    return asking.turn.go(_by_rows(asking, request, handler, rows, special))
+    return asking.time_slice.start(_handle_by_resource(asking, request, handler, rows, special))
 
 
 @cache
-def _before(number: int, *, at_controller: bool) -> _Before | None:
+def _api_rules(number: int, *, at_controller: bool) -> _ApiRules | None:
     """What stands before an API's handler; None where nothing does."""
     key = ApiKey(number)
-    needs = needs_of(key, at_controller=at_controller)
-    wholes = tuple(x for x in needs if isinstance(x, Whole))
-    rows = [x for x in needs if isinstance(x, Rows)]
-    special = SPLITS.get(key)
+    needs = rules_of(key, at_controller=at_controller)
+    wholes = tuple(x for x in needs if isinstance(x, RequestRule))
+    rows = [x for x in needs if isinstance(x, ResourceRule)]
+    special = REQUEST_SPLITTERS.get(key)
     return (key, wholes, rows, special) if wholes or rows or special is not None else None
 
 
-def _words(key: ApiKey, operation: AclOperation) -> str:
+def _denial_message(key: ApiKey, operation: AclOperation) -> str:
     return f"Request {key.name} needs {operation.name} permission."
 
 
-def _refused(asking: Asking, request: Any, need: Whole) -> ErrorCode | None:
+def _denial_error(asking: AuthorizableRequest, request: Any, need: RequestRule) -> ErrorCode | None:
     """How a request is refused that lacks what it needs."""
     name = CLUSTER_NAME if need.field is None else getattr(request, need.field)
-    return None if asking.may(need.operation, need.resource, name) else DENIED[need.resource]
+    return None if asking.may(need.operation, need.resource, name) else DENIAL_ERRORS[need.resource]
 
 
-def _by_rows(
-    asking: A, request: Any, handler: Handling[A], needs: list[Rows], special: tuple[str, Split] | None
-) -> Steps[Any]:
+def _handle_by_resource(
+    asking: A,
+    request: Any,
+    handler: AuthorizedHandler[A],
+    needs: list[ResourceRule],
+    special: tuple[str, RequestSplitter] | None,
+) -> Job[Any]:
     answered, refused = "", list[Any]()
     for need in needs:
-        answered = need.answered
-        request, refused = yield from _split(asking, request, need)
+        answered = need.response_list
+        request, refused = yield from _split_request(asking, request, need)
     if special is not None:
         answered = special[0]
         request, refused = yield from special[1](asking, request)
     answer = handler(asking, request)
     if isinstance(answer, Awaitable):
-        return _later(asking, answer, answered, refused)
+        return _add_denied_later(asking, answer, answered, refused)
     if isinstance(answer, Message):
-        yield from _join(asking, answer, answered, refused)
+        yield from _add_denied(asking, answer, answered, refused)
     return answer
 
 
-async def _later(asking: Asking, waited: Awaitable[Any], answered: str, refused: list[Any]) -> Any:
+async def _add_denied_later(
+    asking: AuthorizableRequest, waited: Awaitable[Any], answered: str, refused: list[Any]
+) -> Any:
     answer = await waited
     if isinstance(answer, Message):
-        await asking.turn.through(_join(asking, answer, answered, refused))
+        await asking.time_slice.run(_add_denied(asking, answer, answered, refused))
     return answer
 
 
-def _join(asking: Asking, answer: Message, answered: str, refused: list[Any]) -> Steps[None]:
+def _add_denied(asking: AuthorizableRequest, answer: Message, answered: str, refused: list[Any]) -> Job[None]:
     """Put the refused rows behind the others; an answer that is an error as a whole stays as it is."""
     if getattr(answer, "error_code", 0):
         return
@@ -131,36 +144,36 @@ def _join(asking: Asking, answer: Message, answered: str, refused: list[Any]) ->
         yield
 
 
-def _split(asking: Asking, request: Any, need: Rows) -> Steps[tuple[Any, list[Any]]]:
+def _split_request(asking: AuthorizableRequest, request: Any, need: ResourceRule) -> Job[tuple[Any, list[Any]]]:
     """What is left of a request, and the rows for what is not."""
-    if need.instead is not None and asking.may(need.instead, ResourceType.CLUSTER):
+    if need.cluster_operation is not None and asking.may(need.cluster_operation, ResourceType.CLUSTER):
         return request, []
-    row_class = _beside(request, need.row)
-    part_class = _beside(request, need.part) if need.part else None
-    code, topic_names = DENIED[need.resource], asking.image.topic_names
-    rows = getattr(request, need.asked)
-    twice = (yield from find_duplicates_steps(x.name for x in rows)) if need.twice_is_wrong else set()
+    row_class = _sibling_class(request, need.row_class)
+    part_class = _sibling_class(request, need.partition_class) if need.partition_class else None
+    code, topic_names = DENIAL_ERRORS[need.resource], asking.image.topic_names
+    rows = getattr(request, need.request_list)
+    twice = (yield from find_duplicates_steps(x.name for x in rows)) if need.rejects_duplicates else set()
     left: list[Any] = []
     refused: dict[Any, Any] = {}
     for asked in rows:
         yield
-        name = asked if isinstance(asked, str) else _name(asked, topic_names, asking.version, need)
+        name = asked if isinstance(asked, str) else _topic_name(asked, topic_names, asking.version, need)
         if name is None or name in twice or asking.may(need.operation, need.resource, name):
             left.append(asked)
             continue
-        row = _row(row_class, asked, name, code, tells_why=need.tells_why)
+        row = _denied_row(row_class, asked, name, code, tells_why=need.has_message)
         if part_class is None:
             refused[name] = row
             continue
-        assert need.parts is not None
-        for part in getattr(asked, need.parts):
-            row.partitions.append(_part(part_class, part, code))
+        assert need.partition_list is not None
+        for part in getattr(asked, need.partition_list):
+            row.partitions.append(_denied_partition(part_class, part, code))
             yield
         refused[len(refused)] = row
-    return (replace(request, **{need.asked: left}) if refused else request), list(refused.values())
+    return (replace(request, **{need.request_list: left}) if refused else request), list(refused.values())
 
 
-def _name(asked: Any, topic_names: Mapping[bytes, str], version: int, need: Rows) -> str | None:
+def _topic_name(asked: Any, topic_names: Mapping[bytes, str], version: int, need: ResourceRule) -> str | None:
     """How a topic is called; None where its id says nothing here, which the handler tells."""
     if need.names_topics_by_id and version >= 10:
         return topic_names.get(asked.topic_id)
@@ -168,7 +181,7 @@ def _name(asked: Any, topic_names: Mapping[bytes, str], version: int, need: Rows
     return name
 
 
-def _row(row_class: Any, asked: Any, name: str, code: ErrorCode, *, tells_why: bool) -> Any:
+def _denied_row(row_class: Any, asked: Any, name: str, code: ErrorCode, *, tells_why: bool) -> Any:
     row = row_class()
     for field in ("name", "topic", "topic_id"):
         if hasattr(row, field) and hasattr(asked, field):
@@ -182,7 +195,7 @@ def _row(row_class: Any, asked: Any, name: str, code: ErrorCode, *, tells_why: b
     return row
 
 
-def _part(part_class: Any, asked: Any, code: ErrorCode) -> Any:
+def _denied_partition(part_class: Any, asked: Any, code: ErrorCode) -> Any:
     """A partition's row; the request has numbers, or rows that have them."""
     row = part_class(error_code=code)
     field = "partition_index" if hasattr(row, "partition_index") else "partition"
@@ -195,6 +208,6 @@ def _part(part_class: Any, asked: Any, code: ErrorCode) -> Any:
     return row
 
 
-def _beside(request: Any, name: str) -> Any:
+def _sibling_class(request: Any, name: str) -> Any:
     """A class out of the module of a request."""
     return getattr(sys.modules[type(request).__module__], name)

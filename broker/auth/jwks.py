@@ -21,25 +21,25 @@ from urllib.parse import unquote, urlsplit
 
 import trio
 
-from ottla.broker.auth.bearer import BadToken
+from ottla.broker.auth.bearer import InvalidToken
 from ottla.peers.fetching import CannotFetch, fetched, is_file
 from ottla.world.disk import read_file
 from ottla.world.env import Env
 from ottla.world.tls import Tls
 
 logger = logging.getLogger("ottla.auth")
-_KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """The kind of key an algorithm takes, by its first letters. Shared secrets and ``none`` are not among them."""
 _VERIFY = ("verify",)
-_MOST_TRIED = 16
-_NAMES_KEPT = 16
+_MAX_KEYS_TRIED = 16
+_MAX_UNKNOWN_KEY_IDS = 16
 _NAME_CHARS = 1000
-_AGAIN_MS = 60_000.0
-_SHORTEST_S = 1.0
+_UNKNOWN_KEY_RETRY_MS = 60_000.0
+_MIN_REFRESH_S = 1.0
 """Between two fetches, however many unknown keys are named: anybody may name some."""
 
 
-class Refresh(NamedTuple):
+class JwksRefresh(NamedTuple):
     """How often keys are fetched, in milliseconds."""
 
     every_ms: int
@@ -47,10 +47,10 @@ class Refresh(NamedTuple):
     max_backoff_ms: int
 
 
-class Keys:
+class JsonWebKeySet:
     """The keys a listener trusts."""
 
-    def __init__(self, env: Env, url: str, refresh: Refresh, tls: Tls | None = None) -> None:
+    def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: Tls | None = None) -> None:
         """``tls``: how an https address is trusted."""
         from jwt import PyJWK
         from jwt.api_jws import PyJWS
@@ -59,75 +59,77 @@ class Keys:
         self._key_of, self._signatures, self._wrong = PyJWK, PyJWS(), PyJWTError
         self._env, self.url, self._refresh, self._tls = env, url, refresh, tls
         self._keys: list[Mapping[str, Any]] = []
-        self._made: dict[tuple[int, str], Any] = {}
+        self._loaded_keys: dict[tuple[int, str], Any] = {}
         """What the library made of a key, by its place and the algorithm."""
         self._read_ms = -1
-        self._missed: dict[str, float] = {}
+        self._unknown_key_ids: dict[str, float] = {}
         """Names of keys that were not there, with when they were asked for."""
-        self._hurry = trio.Event()
+        self._refresh_now = trio.Event()
         self._path = unquote(urlsplit(url).path) if is_file(url) else None
 
-    def verified(self, header: Mapping[str, Any], token: str) -> bytes:
+    def verify(self, header: Mapping[str, Any], token: str) -> bytes:
         """The claims of a token that one of the keys signed, as JSON.
 
         Raises:
             BadToken: none of them did, or none fits.
         """
         algorithm = header.get("alg")
-        if not isinstance(algorithm, str) or algorithm[:2] not in _KINDS:
-            raise BadToken("an algorithm that is not taken here")
+        if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
+            raise InvalidToken("an algorithm that is not taken here")
         if self._path is not None:
-            self._look_at_file(self._path)
-        fitting = list(self._fitting(algorithm, header.get("kid")))
+            self._reload_file(self._path)
+        fitting = list(self._matching_keys(algorithm, header.get("kid")))
         if not fitting:
-            self._miss(header.get("kid"))
-            raise BadToken("no key that could have signed it is known")
-        for place in fitting[:_MOST_TRIED]:
-            claims = self._signed_by(place, algorithm, token)
+            self._request_refresh(header.get("kid"))
+            raise InvalidToken("no key that could have signed it is known")
+        for place in fitting[:_MAX_KEYS_TRIED]:
+            claims = self._verify_with(place, algorithm, token)
             if claims is not None:
                 return claims
-        raise BadToken("its signature is not that of a known key")
+        raise InvalidToken("its signature is not that of a known key")
 
-    def _fitting(self, algorithm: str, name: object) -> Iterator[int]:
+    def _matching_keys(self, algorithm: str, name: object) -> Iterator[int]:
         """Where keys stand that could have signed: what a key does not say of itself does not speak against it."""
         for place, key in enumerate(self._keys):
-            is_of_kind = key.get("kty") == _KINDS[algorithm[:2]] and key.get("alg", algorithm) == algorithm
+            is_of_kind = key.get("kty") == _KEY_TYPES[algorithm[:2]] and key.get("alg", algorithm) == algorithm
             is_to_verify = key.get("use", "sig") == "sig" and "verify" in key.get("key_ops", _VERIFY)
             if is_of_kind and is_to_verify and (name is None or key.get("kid", name) == name):
                 yield place
 
-    def _signed_by(self, place: int, algorithm: str, token: str) -> bytes | None:
+    def _verify_with(self, place: int, algorithm: str, token: str) -> bytes | None:
         try:
-            if (place, algorithm) not in self._made:
-                self._made[place, algorithm] = self._key_of(dict(self._keys[place]), algorithm)
-            payload = self._signatures.decode_complete(token, self._made[place, algorithm], [algorithm])["payload"]
+            if (place, algorithm) not in self._loaded_keys:
+                self._loaded_keys[place, algorithm] = self._key_of(dict(self._keys[place]), algorithm)
+            payload = self._signatures.decode_complete(token, self._loaded_keys[place, algorithm], [algorithm])[
+                "payload"
+            ]
         except (self._wrong, ValueError, TypeError, RecursionError):  # some keys are refused by what makes them
             return None
         return bytes(payload)
 
-    def _miss(self, name: object) -> None:
+    def _request_refresh(self, name: object) -> None:
         """A key that is not there may have been published since."""
         if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
             return
         now_ms = self._env.monotonic_ms()
-        if now_ms - self._missed.get(name, float("-inf")) < _AGAIN_MS:
+        if now_ms - self._unknown_key_ids.get(name, float("-inf")) < _UNKNOWN_KEY_RETRY_MS:
             return
-        self._missed.pop(name, None)
-        while len(self._missed) >= _NAMES_KEPT:
-            self._missed.pop(next(iter(self._missed)))
-        self._missed[name] = now_ms
-        self._hurry.set()
+        self._unknown_key_ids.pop(name, None)
+        while len(self._unknown_key_ids) >= _MAX_UNKNOWN_KEY_IDS:
+            self._unknown_key_ids.pop(next(iter(self._unknown_key_ids)))
+        self._unknown_key_ids[name] = now_ms
+        self._refresh_now.set()
 
-    def _look_at_file(self, path: str) -> None:
+    def _reload_file(self, path: str) -> None:
         try:
             changed_ms = self._env.disk.stat(path).mtime_ms
             if changed_ms != self._read_ms:
-                self._take(read_file(self._env.disk, path))
+                self._replace_keys(read_file(self._env.disk, path))
                 self._read_ms = changed_ms
         except (OSError, ValueError) as error:
-            raise BadToken(f"the keys in {path} cannot be read: {error}") from None
+            raise InvalidToken(f"the keys in {path} cannot be read: {error}") from None
 
-    def _take(self, raw: bytes) -> None:
+    def _replace_keys(self, raw: bytes) -> None:
         """Other keys from now on. Raises ValueError: it is no set of keys."""
         try:
             keys = loads(raw)["keys"]
@@ -135,9 +137,9 @@ class Keys:
             raise ValueError("no set of keys") from None
         if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
             raise ValueError("no set of keys")
-        self._keys, self._made = keys, {}
+        self._keys, self._loaded_keys = keys, {}
 
-    def names(self) -> list[object]:
+    def key_ids(self) -> list[object]:
         """How the keys are called."""
         return [key.get("kid") for key in self._keys]
 
@@ -147,23 +149,23 @@ class Keys:
             return
         failures = 0
         while True:
-            self._hurry = trio.Event()
+            self._refresh_now = trio.Event()
             try:
-                self._take(await fetched(self._env, self.url, self._tls))
+                self._replace_keys(await fetched(self._env, self.url, self._tls))
                 failures = 0
             except (CannotFetch, ValueError) as error:
                 failures += 1
                 if failures in (1, 10) or failures % 100 == 0:
                     logger.warning("the keys of tokens at %s cannot be had: %s", self.url, error)
-            await self._rest(failures)
+            await self._wait_for_refresh(failures)
 
-    async def _rest(self, failures: int) -> None:
+    async def _wait_for_refresh(self, failures: int) -> None:
         """Wait for the next fetch; a token with an unknown key cuts it short."""
         refresh, sleep = self._refresh, self._env.sleep
         if failures:
             pause_ms = min(refresh.backoff_ms * 2.0 ** min(failures - 1, 30), refresh.max_backoff_ms)
             await sleep(max(pause_ms / 1000, 0.001))
             return
-        await sleep(_SHORTEST_S)
-        with self._env.timeout(max(refresh.every_ms / 1000 - _SHORTEST_S, 0)):
-            await self._hurry.wait()
+        await sleep(_MIN_REFRESH_S)
+        with self._env.timeout(max(refresh.every_ms / 1000 - _MIN_REFRESH_S, 0)):
+            await self._refresh_now.wait()

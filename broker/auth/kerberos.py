@@ -17,36 +17,36 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ottla.broker.auth.exchange import Nameless, NotAuthentic, Unanswered
-from ottla.broker.auth.short_names import NoName, ShortName
+from ottla.broker.auth.exchange import SaslAuthenticationException, UnansweredSaslFailure, UnmappedPrincipal
+from ottla.broker.auth.short_names import KerberosNameMapper, NoMatchingRule
 from ottla.world.kerberos import BadTicket, Talk, Tickets
 
 _NO_PROTECTION = 1
 _OFFER = bytes([_NO_PROTECTION]) + (65536).to_bytes(3, "big")
-_LEAST_BYTES = 4
+_MIN_CHOICE_BYTES = 4
 
 
-class Stage(Enum):
+class GssapiState(Enum):
     """Where one login stands."""
 
-    TICKET = "ticket"
-    SILENCE = "silence"
+    AWAITING_TICKET = "ticket"
+    AWAITING_EMPTY = "silence"
     """The client was told something with its ticket, and has nothing to say to it."""
-    CHOICE = "choice"
+    AWAITING_PROTECTION = "choice"
 
 
-class KerberosExchange:
+class GssapiSaslServer:
     """One login; every token may wait for files."""
 
     expires_ms: int | None = None
-    is_token = False
-    waits = True
+    is_delegation_token = False
+    may_block = True
 
-    def __init__(self, tickets: Tickets, short_name: ShortName) -> None:
-        self._tickets, self._short_name = tickets, short_name
-        self._talk: Talk | None = None
-        self._stage = Stage.TICKET
-        self.is_done = False
+    def __init__(self, tickets: Tickets, short_name: KerberosNameMapper) -> None:
+        self._tickets, self._name_mapper = tickets, short_name
+        self._security_context: Talk | None = None
+        self._state = GssapiState.AWAITING_TICKET
+        self.is_complete = False
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes | None:
@@ -55,39 +55,42 @@ class KerberosExchange:
         Raises:
             NotAuthentic: no ticket, or not a good one for us, or another protection than none.
         """
-        if self._talk is None:
-            self._talk = self._tickets.begin()
+        if self._security_context is None:
+            self._security_context = self._tickets.begin()
         try:
-            return self._taken(self._talk, token)
+            return self._evaluate_stage(self._security_context, token)
         except BadTicket as error:
-            raise NotAuthentic(f"Kerberos: {error}") from None
+            raise SaslAuthenticationException(f"Kerberos: {error}") from None
 
-    def _taken(self, talk: Talk, token: bytes) -> bytes | None:
-        if self._stage is Stage.TICKET:
+    def _evaluate_stage(self, talk: Talk, token: bytes) -> bytes | None:
+        if self._state is GssapiState.AWAITING_TICKET:
             told = talk.accept(token)
             if not talk.is_established:
                 return told
-            self._stage = Stage.SILENCE
+            self._state = GssapiState.AWAITING_EMPTY
             return told or self._offer(talk)
-        if self._stage is Stage.SILENCE:
+        if self._state is GssapiState.AWAITING_EMPTY:
             if token:
-                raise NotAuthentic("Kerberos: words where none are expected")
+                raise SaslAuthenticationException("Kerberos: words where none are expected")
             return self._offer(talk)
         self._choose(talk.unwrap(token))
         try:
-            self.authorization_id = self._short_name(talk.client)
-        except NoName as error:
-            raise Nameless(f"Kerberos: {error}") from None
-        self.is_done, self._talk = True, None  # the connection stands for long, and needs its keys no more
+            self.authorization_id = self._name_mapper(talk.client)
+        except NoMatchingRule as error:
+            raise UnmappedPrincipal(f"Kerberos: {error}") from None
+        self.is_complete, self._security_context = (
+            True,
+            None,
+        )  # the connection stands for long, and needs its keys no more
         return None
 
     def _offer(self, talk: Talk) -> bytes:
-        self._stage = Stage.CHOICE
+        self._state = GssapiState.AWAITING_PROTECTION
         return talk.wrap(_OFFER)
 
     def _choose(self, chosen: bytes) -> None:
         """What the client wants of the connection, the size it takes, and whom it wants to be."""
-        if len(chosen) < _LEAST_BYTES:
-            raise Unanswered("Kerberos: no choice of protection")
+        if len(chosen) < _MIN_CHOICE_BYTES:
+            raise UnansweredSaslFailure("Kerberos: no choice of protection")
         if not chosen[0] & _NO_PROTECTION:
-            raise NotAuthentic("Kerberos: a protection that was not offered")
+            raise SaslAuthenticationException("Kerberos: a protection that was not offered")

@@ -12,46 +12,46 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from ottla.broker.addresses import Refusal
-from ottla.broker.auth.kerberos import KerberosExchange
-from ottla.broker.auth.principals import BadRule
-from ottla.broker.auth.short_names import ShortName, short_names
+from ottla.broker.addresses import ConfigProblem
+from ottla.broker.auth.kerberos import GssapiSaslServer
+from ottla.broker.auth.principals import InvalidMappingRule
+from ottla.broker.auth.short_names import KerberosNameMapper, parse_name_rules
 from ottla.peers.jaas import BadJaas, parse_jaas
 from ottla.peers.security import BadAccess, Get
 from ottla.world.env import Env
 from ottla.world.kerberos import Keytab, Tickets
 
-SERVICE = "sasl.kerberos.service.name"
-RULES = "sasl.kerberos.principal.to.local.rules"
-_LINE = (
+SERVICE_NAME = "sasl.kerberos.service.name"
+PRINCIPAL_RULES = "sasl.kerberos.principal.to.local.rules"
+_JAAS_EXAMPLE = (
     "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
     'keyTab="/etc/kafka.keytab" principal="kafka/host.example.org@EXAMPLE.ORG";'
 )
 
 
-class Kerberos(NamedTuple):
+class KerberosConfig(NamedTuple):
     """Of one listener."""
 
     tickets: Tickets
-    short_name: ShortName
+    name_mapper: KerberosNameMapper
 
-    def begin(self) -> KerberosExchange:
+    def create_server(self) -> GssapiSaslServer:
         """Begin a login."""
-        return KerberosExchange(self.tickets, self.short_name)
+        return GssapiSaslServer(self.tickets, self.name_mapper)
 
 
 def _options(jaas: str | None) -> Mapping[str, str]:
     """Of the JAAS line. Raises BadAccess, BadJaas."""
     if jaas is None:
-        raise BadAccess(f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_LINE}")
+        raise BadAccess(f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}")
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
     if len(is_set) < 2 or not options.get("principal"):
-        raise BadAccess(f"tickets are taken by the keys of a keytab: {_LINE}")
+        raise BadAccess(f"tickets are taken by the keys of a keytab: {_JAAS_EXAMPLE}")
     return options
 
 
-def keytab_of(jaas: str | None) -> Keytab:
+def parse_keytab(jaas: str | None) -> Keytab:
     """Whose keys a JAAS line names.
 
     Raises:
@@ -62,31 +62,31 @@ def keytab_of(jaas: str | None) -> Keytab:
     return Keytab(path[5:] if path.upper().startswith("FILE:") else path, options["principal"])
 
 
-def kerberos_of(get: Get, jaas: str | None, env: Env) -> Kerberos:
-    """Who takes a listener's tickets; ``get``: as the listener's settings have it, those `refusals` lets through.
+def load_kerberos_config(get: Get, jaas: str | None, env: Env) -> KerberosConfig:
+    """Who takes a listener's tickets; ``get``: as the listener's settings have it, those `find_kerberos_problems` lets through.
 
     Raises:
         BadAccess, BadJaas, BadRule: the settings cannot be; BadKeytab: the keys cannot be used.
     """
-    tickets = env.tickets(keytab_of(jaas))
-    return Kerberos(tickets, short_names(get(RULES) or "", tickets.default_realm))
+    tickets = env.tickets(parse_keytab(jaas))
+    return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))
 
 
-def refusals(get: Get, jaas_key: str, jaas: str | None) -> Iterator[Refusal]:
+def find_kerberos_problems(get: Get, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
     """What a listener cannot take tickets with: a setting's name and why."""
     try:
         named = _options(jaas).get("serviceName")
     except (BadAccess, BadJaas) as error:
         yield jaas_key, str(error)
         return
-    service = get(SERVICE)
+    service = get(SERVICE_NAME)
     if not named and not service:
-        yield SERVICE, "is missing: the name of the service that clients ask tickets for, mostly kafka"
+        yield SERVICE_NAME, "is missing: the name of the service that clients ask tickets for, mostly kafka"
     elif named and service and named != service:
-        yield SERVICE, f"{service} is another name than the JAAS line's serviceName"
+        yield SERVICE_NAME, f"{service} is another name than the JAAS line's serviceName"
     try:
-        short_names(get(RULES) or "", "")
-    except BadRule as error:
-        yield RULES, str(error)
+        parse_name_rules(get(PRINCIPAL_RULES) or "", "")
+    except InvalidMappingRule as error:
+        yield PRINCIPAL_RULES, str(error)
     if find_spec("gssapi") is None:
         yield jaas_key, "needs the library gssapi: pip install 'ottla[kerberos]'"

@@ -14,13 +14,13 @@ import hmac
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ottla.broker.auth.exchange import NotAuthentic
+from ottla.broker.auth.exchange import SaslAuthenticationException
 
-MOST_GARBLED_BYTES = 32 * 1024
+MAX_INVALID_UTF8_BYTES = 32 * 1024
 """Of a message that is no UTF-8: reading half a mebibyte of one would hold the loop for 50 ms, before anybody logged
 in. A longer one is none."""
 _USER = "user_"
-_NOBODYS = bytes(32)
+_NO_DIGEST = bytes(32)
 """The digest of no password."""
 
 
@@ -29,22 +29,22 @@ def _digest(password: str) -> bytes:
     return sha256(password.encode(errors="surrogatepass")).digest()
 
 
-def users_of(options: Mapping[str, str]) -> dict[str, bytes]:
+def parse_users(options: Mapping[str, str]) -> dict[str, bytes]:
     """Digests of passwords by user: ``user_NAME="password"`` each."""
     return {name.removeprefix(_USER): _digest(value) for name, value in options.items() if name.startswith(_USER)}
 
 
-class PlainExchange:
+class PlainSaslServer:
     """One login."""
 
     expires_ms: int | None = None
-    is_token = False
-    waits = False
+    is_delegation_token = False
+    may_block = False
 
     def __init__(self, digests: Mapping[str, bytes]) -> None:
-        """``digests``: as `users_of` gives them."""
+        """``digests``: as `parse_users` gives them."""
         self._digests = digests
-        self.is_done = False
+        self.is_complete = False
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes:
@@ -55,25 +55,25 @@ class PlainExchange:
         """
         parts = _text(token).split("\0", 3)
         if len(parts) != 3:
-            raise _refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, user, password = parts
         if not user:
-            raise _refused("Authentication failed: username not specified")
+            raise _failure("Authentication failed: username not specified")
         if not password:
-            raise _refused("Authentication failed: password not specified")
+            raise _failure("Authentication failed: password not specified")
         # Somebody unknown takes as long as a wrong password, however long the one is that was sent.
-        if not hmac.compare_digest(_digest(password), self._digests.get(user, _NOBODYS)):
-            raise _refused("Authentication failed: Invalid username or password")
+        if not hmac.compare_digest(_digest(password), self._digests.get(user, _NO_DIGEST)):
+            raise _failure("Authentication failed: Invalid username or password")
         if authorization_id and authorization_id != user:
-            raise _refused(
+            raise _failure(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        self.authorization_id, self.is_done = user, True
+        self.authorization_id, self.is_complete = user, True
         return b""
 
 
-def _refused(text: str) -> NotAuthentic:
-    return NotAuthentic(text, text)
+def _failure(text: str) -> SaslAuthenticationException:
+    return SaslAuthenticationException(text, text)
 
 
 def _text(token: bytes) -> str:
@@ -81,6 +81,6 @@ def _text(token: bytes) -> str:
     try:
         return token.decode()
     except UnicodeDecodeError:
-        if len(token) > MOST_GARBLED_BYTES:
-            raise NotAuthentic("no PLAIN message") from None
+        if len(token) > MAX_INVALID_UTF8_BYTES:
+            raise SaslAuthenticationException("no PLAIN message") from None
         return token.decode("utf-8", "replace")

@@ -18,16 +18,16 @@ _RULE = re.compile(r"(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]
 _GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL | re.ASCII)
 
 
-class BadRule(Exception):
+class InvalidMappingRule(Exception):
     """A rule that cannot be read."""
 
 
-NameOf = Callable[[str], "str | None"]
-Case = Callable[[str], str]
-_CASES: dict[str, Case] = {"": str, "L": str.lower, "U": str.upper}
+PrincipalMapper = Callable[[str], "str | None"]
+CaseMapping = Callable[[str], str]
+_CASES: dict[str, CaseMapping] = {"": str, "L": str.lower, "U": str.upper}
 
 
-def java_pattern(text: str) -> re.Pattern[str]:
+def compile_java_pattern(text: str) -> re.Pattern[str]:
     """A pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
 
     Raises:
@@ -41,11 +41,11 @@ def java_pattern(text: str) -> re.Pattern[str]:
             raise re.error(str(error), text) from None
 
 
-def _default(subject: str) -> str | None:
+def _default_rule(subject: str) -> str | None:
     return subject
 
 
-def _ruled(pattern: re.Pattern[str], replacement: str, case: Case) -> NameOf:
+def _mapping_rule(pattern: re.Pattern[str], replacement: str, case: CaseMapping) -> PrincipalMapper:
     def name_of(subject: str) -> str | None:
         found = pattern.fullmatch(subject)
         if found is None:
@@ -55,20 +55,20 @@ def _ruled(pattern: re.Pattern[str], replacement: str, case: Case) -> NameOf:
     return name_of
 
 
-def name_by(rules: str) -> NameOf:
+def parse_mapping_rules(rules: str) -> PrincipalMapper:
     """What makes a name of a subject; None of one that no rule fits.
 
     Raises:
         BadRule: a rule cannot be read.
     """
     text = rules.strip() or "DEFAULT"
-    made: list[NameOf] = []
+    made: list[PrincipalMapper] = []
     pos = 0
     while pos < len(text):
         found = _RULE.match(text, pos)
         if found is None:
-            raise BadRule(f"{text[pos:]!r} is no rule: write DEFAULT, or RULE:pattern/replacement/[LU]")
-        made.append(_default if found[1] else _read(found))
+            raise InvalidMappingRule(f"{text[pos:]!r} is no rule: write DEFAULT, or RULE:pattern/replacement/[LU]")
+        made.append(_default_rule if found[1] else _compile_rule(found))
         pos = found.end()
 
     def first(subject: str) -> str | None:
@@ -77,12 +77,12 @@ def name_by(rules: str) -> NameOf:
     return first
 
 
-def _read(found: re.Match[str]) -> NameOf:
+def _compile_rule(found: re.Match[str]) -> PrincipalMapper:
     try:
-        pattern = java_pattern(found[2].replace("\\/", "/"))
+        pattern = compile_java_pattern(found[2].replace("\\/", "/"))
         replacement = found[3].replace("\\/", "/")
         if any(int(x[2]) > pattern.groups for x in _GROUP.finditer(replacement) if x[2]):
-            raise BadRule(f"{found[0]!r} names a group that is not in its pattern")
-        return _ruled(pattern, replacement, _CASES[found[4]])
+            raise InvalidMappingRule(f"{found[0]!r} names a group that is not in its pattern")
+        return _mapping_rule(pattern, replacement, _CASES[found[4]])
     except re.error as error:
-        raise BadRule(f"{found[0]!r}: {error}") from None
+        raise InvalidMappingRule(f"{found[0]!r}: {error}") from None

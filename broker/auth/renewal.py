@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from ottla.broker.auth.doors import tls_for
+from ottla.broker.auth.doors import listener_tls
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import canonical_values
 from ottla.controller.delta import MetadataDelta
@@ -26,21 +26,21 @@ from ottla.peers.security import BadAccess
 from ottla.world.tls import Tls
 
 logger = logging.getLogger("ottla.auth")
-_RENEWED = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
+_RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
 """``SslConfigs.RECONFIGURABLE_CONFIGS``, of a listener or of all."""
 
 
-class Renewable(Protocol):
+class TlsListener(Protocol):
     """A listener that speaks TLS."""
 
     def renew(self, tls: Tls) -> None:
         """Show other keys from the next connection on. Raises OSError: they cannot be used."""
 
 
-class Renewal:
+class CertificateReloader:
     """All listeners of a node that speak TLS, by name."""
 
-    def __init__(self, config: NodeConfig, listeners: Mapping[str, Renewable]) -> None:
+    def __init__(self, config: NodeConfig, listeners: Mapping[str, TlsListener]) -> None:
         self._config = config
         self._listeners = listeners
         self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
@@ -50,11 +50,11 @@ class Renewal:
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)
-        renewed = {k: v for k, v in {**everyone, **own}.items() if _RENEWED.match(k)}
+        renewed = {k: v for k, v in {**everyone, **own}.items() if _RELOADED_KEYS.match(k)}
         values = {**self._config.values, **canonical_values(renewed)}
         for name, listener in self._listeners.items():
             try:
-                tls = tls_for(values, name, self._config.protocol(name))
+                tls = listener_tls(values, name, self._config.security_protocol(name))
                 assert tls is not None, "only listeners with TLS are here"
                 listener.renew(tls)
             except AssertionError:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from ottla.controller.acl import WILDCARD, AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 
-EVERYBODY = "User:*"
-_NONE: Mapping[bytes, StandardAcl] = {}
+WILDCARD_PRINCIPAL = "User:*"
+_NO_ACLS: Mapping[bytes, StandardAcl] = {}
 _IMPLYING = {
     AclOperation.DESCRIBE: frozenset(
         {
@@ -33,7 +33,7 @@ _IMPLYING = {
 }
 
 
-class Rules:
+class AclIndex:
     """All rules there are. Taking one in or dropping it costs what is said about its own resource, not all of them."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class Rules:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def take(self, acl_id: bytes, acl: StandardAcl) -> None:
+    def add(self, acl_id: bytes, acl: StandardAcl) -> None:
         """One rule more, or another one under its id."""
-        self.drop(acl_id)
+        self.remove(acl_id)
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name
         if acl.pattern is not PatternType.PREFIXED:
@@ -60,7 +60,7 @@ class Rules:
             self._lengths[length] = self._lengths.get(length, 0) + 1
         self._prefixed.setdefault(at, {})[acl_id] = acl
 
-    def drop(self, acl_id: bytes) -> None:
+    def remove(self, acl_id: bytes) -> None:
         """One rule less; one that is not there is none."""
         acl = self._by_id.pop(acl_id, None)
         if acl is None:
@@ -76,23 +76,25 @@ class Rules:
                 if not self._lengths[length]:
                     del self._lengths[length]
 
-    def _naming(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
+    def _acls_for(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
         """Every rule that names a resource."""
-        yield from self._literal.get((resource, name), _NONE).values()
+        yield from self._literal.get((resource, name), _NO_ACLS).values()
         if name != WILDCARD:
-            yield from self._literal.get((resource, WILDCARD), _NONE).values()
+            yield from self._literal.get((resource, WILDCARD), _NO_ACLS).values()
         for kind, length in self._lengths:
             if kind == resource and length <= len(name):
-                yield from self._prefixed.get((resource, name[:length]), _NONE).values()
+                yield from self._prefixed.get((resource, name[:length]), _NO_ACLS).values()
 
-    def say(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool | None:
+    def evaluate(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> bool | None:
         """Whether somebody may; None where no rule of anybody names the resource."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
-        for acl in self._naming(resource, name):
+        for acl in self._acls_for(resource, name):
             if allowed is None:
                 allowed = False
-            if not _is_about(acl, principal, host):
+            if not _matches_subject(acl, principal, host):
                 continue
             if acl.permission is AclPermissionType.ALLOW:
                 allowed = allowed or acl.operation in implying
@@ -100,14 +102,14 @@ class Rules:
                 return False
         return allowed
 
-    def deciding(
+    def matching_acl(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> StandardAcl | None:
-        """The rule by which `say` decides; None where none is about who asks for this."""
+        """The rule by which `evaluate` decides; None where none is about who asks for this."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowing: StandardAcl | None = None
-        for acl in self._naming(resource, name):
-            if not _is_about(acl, principal, host):
+        for acl in self._acls_for(resource, name):
+            if not _matches_subject(acl, principal, host):
                 continue
             if acl.permission is AclPermissionType.ALLOW:
                 allowing = acl if acl.operation in implying else allowing
@@ -115,13 +117,15 @@ class Rules:
                 return acl
         return allowing
 
-    def say_of_any(self, principal: str, host: str, operation: AclOperation, resource: ResourceType) -> bool:
+    def evaluate_by_resource_type(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType
+    ) -> bool:
         """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
         wanted = operation, AclOperation.ALL
         denied: set[tuple[PatternType, str]] = set()
         allowed: set[tuple[PatternType, str]] = set()
         for acl in self._by_id.values():
-            if acl.resource == resource and acl.operation in wanted and _is_about(acl, principal, host):
+            if acl.resource == resource and acl.operation in wanted and _matches_subject(acl, principal, host):
                 of = denied if acl.permission is AclPermissionType.DENY else allowed
                 of.add((acl.pattern, acl.name))
         everything = PatternType.LITERAL, WILDCARD
@@ -130,8 +134,8 @@ class Rules:
         return everything in allowed or any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
 
 
-def _is_about(acl: StandardAcl, principal: str, host: str) -> bool:
-    return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
+def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, WILDCARD_PRINCIPAL) and acl.host in (host, WILDCARD)
 
 
 def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:

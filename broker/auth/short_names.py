@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ottla.broker.auth.principals import BadRule, java_pattern
+from ottla.broker.auth.principals import InvalidMappingRule, compile_java_pattern
 
 _PRINCIPAL = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE = re.compile(
@@ -28,92 +28,92 @@ _GROUP = re.compile(r"\\(.)|\$(\d)|([\\$])", re.DOTALL | re.ASCII)
 _NOT_SIMPLE = re.compile(r"[/@]")
 
 
-class NoName(Exception):
+class NoMatchingRule(Exception):
     """No rule makes a name of a principal, or one makes none that may be."""
 
 
-Parts = Sequence[str]
+PrincipalParts = Sequence[str]
 """The realm, and what stands before it."""
-Rule = Callable[[Parts], "str | None"]
-ShortName = Callable[[str], str]
+KerberosRule = Callable[[PrincipalParts], "str | None"]
+KerberosNameMapper = Callable[[str], str]
 """The name of a principal. Raises NoName."""
 
 
-def _formatted(text: str, parts: Parts) -> str:
+def _format_name(text: str, parts: PrincipalParts) -> str:
     def part(found: re.Match[str]) -> str:
         if not found[1] or int(found[1]) >= len(parts):
-            raise NoName(f"{found[0]!r} in a rule's format stands for nothing")
+            raise NoMatchingRule(f"{found[0]!r} in a rule's format stands for nothing")
         return parts[int(found[1])]
 
     return _PART.sub(part, text)
 
 
-def _target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
+def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
     """What stands for a match: ``$1`` is its first group, a backslash takes what follows as it is."""
     for found in _GROUP.finditer(text):
         if found[3] or (found[2] and int(found[2]) > groups):
-            raise BadRule(f"{text!r} cannot stand for what was found")
+            raise InvalidMappingRule(f"{text!r} cannot stand for what was found")
     return lambda match: _GROUP.sub(lambda x: x[1] if x[1] is not None else match[int(x[2])] or "", text)
 
 
-def _ruled(text: str, found: re.Match[str]) -> Rule:
+def _compile_rule(text: str, found: re.Match[str]) -> KerberosRule:
     if not found["parts"]:
-        raise BadRule(f"{text!r} does not say how many parts a principal has: RULE:[1:$1]")
+        raise InvalidMappingRule(f"{text!r} does not say how many parts a principal has: RULE:[1:$1]")
     try:
-        match = None if found["match"] is None else java_pattern(found["match"])
-        source = None if found["source"] is None else java_pattern(found["source"])
+        match = None if found["match"] is None else compile_java_pattern(found["match"])
+        source = None if found["source"] is None else compile_java_pattern(found["source"])
     except re.error as error:
-        raise BadRule(f"{text!r}: {error}") from None
-    target = _target(found["target"], source.groups) if source is not None else None
+        raise InvalidMappingRule(f"{text!r}: {error}") from None
+    target = _compile_target(found["target"], source.groups) if source is not None else None
     count, layout, times = int(found["parts"]), found["format"], 0 if found["every"] else 1
     case: Callable[[str], str] = {"L": str.lower, "U": str.upper}.get(found["case"] or "", str)
 
-    def apply(parts: Parts) -> str | None:
+    def apply(parts: PrincipalParts) -> str | None:
         if len(parts) - 1 != count:
             return None
-        name = _formatted(layout, parts)
+        name = _format_name(layout, parts)
         if match is not None and match.fullmatch(name) is None:
             return None
         if source is not None and target is not None:
             name = source.sub(target, name, times)
-        return case(_simple(name))
+        return case(_check_simple(name))
 
     return apply
 
 
-def _simple(name: str) -> str:
+def _check_simple(name: str) -> str:
     if _NOT_SIMPLE.search(name):
-        raise NoName(f"a rule makes {name!r} of it, which is no simple name")
+        raise NoMatchingRule(f"a rule makes {name!r} of it, which is no simple name")
     return name
 
 
-def _default(realm: str) -> Rule:
-    return lambda parts: _simple(parts[1]) if parts[0] == realm else None
+def _default_rule(realm: str) -> KerberosRule:
+    return lambda parts: _check_simple(parts[1]) if parts[0] == realm else None
 
 
-def short_names(rules: str, default_realm: str) -> ShortName:
+def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
     """What makes names of principals; ``rules``: a list with commas between, as the setting has it.
 
     Raises:
         BadRule: a rule cannot be read.
     """
-    made: list[Rule] = []
+    made: list[KerberosRule] = []
     for text in (x.strip() for x in rules.split(",") if x.strip()):
         found = _RULE.match(text)
         if found is None or found.end() != len(text):
-            raise BadRule(f"{text!r} is no rule: write DEFAULT, or RULE:[n:format](pattern)s/from/to/g/L")
-        made.append(_default(default_realm) if text == "DEFAULT" else _ruled(text, found))
+            raise InvalidMappingRule(f"{text!r} is no rule: write DEFAULT, or RULE:[n:format](pattern)s/from/to/g/L")
+        made.append(_default_rule(default_realm) if text == "DEFAULT" else _compile_rule(text, found))
 
     def short_name(principal: str) -> str:
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
             if "@" in principal:
-                raise NoName(f"{principal!r} has more parts than a name may have")
+                raise NoMatchingRule(f"{principal!r} has more parts than a name may have")
             return principal
         parts = [found["realm"], found["first"], *([] if found["second"] is None else [found["second"]])]
         name = next((x for x in (rule(parts) for rule in made) if x is not None), None)
         if name is None:
-            raise NoName(f"no rule fits {principal!r}")
+            raise NoMatchingRule(f"no rule fits {principal!r}")
         return name
 
     return short_name

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from ottla.broker.auth.operations import DENIED
+from ottla.broker.auth.operations import DENIAL_ERRORS
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.decision import collect_steps, find_duplicates_steps
 from ottla.controller.image import (
@@ -29,10 +29,10 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import ZERO_UUID
 
-_OF_CLUSTER = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
+_CLUSTER_RESOURCES = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
 
 
-class Asking(Protocol):
+class PermissionContext(Protocol):
     """Who asks, and what there is."""
 
     @property
@@ -43,23 +43,23 @@ class Asking(Protocol):
         """Whether who asks may do something."""
 
 
-Parts = tuple[Any, list[Any]]
+SplitRequest = tuple[Any, list[Any]]
 """What is left of a request, and the rows of the answer for the rest."""
-Split = Callable[[Any, Any], Steps[Parts]]
+RequestSplitter = Callable[[Any, Any], Job[SplitRequest]]
 
 
-def _config_kind(kind: int, name: str) -> tuple[ResourceType, str] | None:
+def _config_resource(kind: int, name: str) -> tuple[ResourceType, str] | None:
     """What settings belong to; None for a kind nobody knows, which the handler tells."""
-    if kind in _OF_CLUSTER:
+    if kind in _CLUSTER_RESOURCES:
         return ResourceType.CLUSTER, CLUSTER_NAME
     known = {RESOURCE_TOPIC: ResourceType.TOPIC, RESOURCE_GROUP: ResourceType.GROUP}.get(kind)
     return None if known is None else (known, name)
 
 
-def _configs(operation: AclOperation, row_class_name: str) -> Split:
+def _config_splitter(operation: AclOperation, row_class_name: str) -> RequestSplitter:
     """The rows of a request about settings."""
 
-    def split(asking: Asking, request: Any) -> Steps[Parts]:
+    def split(asking: PermissionContext, request: Any) -> Job[SplitRequest]:
         row_class = getattr(sys.modules[type(request).__module__], row_class_name)
         keys = ((r.resource_type, r.resource_name) for r in request.resources)
         twice = (yield from find_duplicates_steps(keys)) if operation is AclOperation.ALTER_CONFIGS else set()
@@ -67,7 +67,7 @@ def _configs(operation: AclOperation, row_class_name: str) -> Split:
         for asked in request.resources:
             yield
             at = asked.resource_type, asked.resource_name
-            of = _config_kind(*at)
+            of = _config_resource(*at)
             if asked.resource_type == RESOURCE_BROKER_LOGGER and operation is AclOperation.ALTER_CONFIGS:
                 of = None  # the handler asks, after it has looked at the form of the changes
             if of is None and operation is AclOperation.DESCRIBE_CONFIGS:
@@ -75,14 +75,14 @@ def _configs(operation: AclOperation, row_class_name: str) -> Split:
             if of is None or at in twice or asking.may(operation, *of):
                 left.append(asked)
                 continue
-            code = DENIED[of[0]]
+            code = DENIAL_ERRORS[of[0]]
             refused[at] = row_class(code, code.text, *at)
         return (replace(request, resources=left) if refused else request), list(refused.values())
 
     return split
 
 
-def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
+def _split_delete_topics(asking: PermissionContext, request: Any) -> Job[SplitRequest]:
     """Topics to be deleted, by name or id: the name behind an id is only told to who may see it."""
     if asking.may(AclOperation.DELETE, ResourceType.CLUSTER):
         return request, []
@@ -94,7 +94,7 @@ def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
     for name, topic in asked:
         yield
         topic_id = ZERO_UUID if topic is None else topic.topic_id
-        told = _shown(asking, name, topic_id)
+        told = _denied_topic_name(asking, name, topic_id)
         if told is None or (name, b"" if topic is None else topic_id) in twice:
             topics.append(topic) if topic is not None else names.append(name)
         else:
@@ -105,7 +105,7 @@ def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
     return replace(request, topic_names=names, topics=topics), list(refused.values())
 
 
-def _shown(asking: Asking, name: str | None, topic_id: bytes) -> tuple[str | None] | None:
+def _denied_topic_name(asking: PermissionContext, name: str | None, topic_id: bytes) -> tuple[str | None] | None:
     """Under which name a topic is refused; None where it is not: it may be deleted, or is none."""
     if name is not None and topic_id != ZERO_UUID:
         return None
@@ -121,19 +121,19 @@ def _shown(asking: Asking, name: str | None, topic_id: bytes) -> tuple[str | Non
     return None if may_delete or real not in asking.image.topics else (real,)
 
 
-SPLITS: dict[ApiKey, tuple[str, Split]] = {
-    ApiKey.DESCRIBE_CONFIGS: ("results", _configs(AclOperation.DESCRIBE_CONFIGS, "DescribeConfigsResult")),
-    ApiKey.ALTER_CONFIGS: ("responses", _configs(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse")),
+REQUEST_SPLITTERS: dict[ApiKey, tuple[str, RequestSplitter]] = {
+    ApiKey.DESCRIBE_CONFIGS: ("results", _config_splitter(AclOperation.DESCRIBE_CONFIGS, "DescribeConfigsResult")),
+    ApiKey.ALTER_CONFIGS: ("responses", _config_splitter(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse")),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         "responses",
-        _configs(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse"),
+        _config_splitter(AclOperation.ALTER_CONFIGS, "AlterConfigsResourceResponse"),
     ),
-    ApiKey.DELETE_TOPICS: ("responses", _deletions),
+    ApiKey.DELETE_TOPICS: ("responses", _split_delete_topics),
 }
 """The answer's list, and who takes the request apart."""
 
 
-def hide_configs(asking: Asking, rows: Iterable[Any]) -> Steps[None]:
+def hide_configs(asking: PermissionContext, rows: Iterable[Any]) -> Job[None]:
     """A topic that was made is told with its settings only to who may see those (KIP-525)."""
     for row in rows:
         yield

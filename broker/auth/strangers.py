@@ -6,21 +6,21 @@ the usual, and a thousand such connections must not cost half a gibibyte.
 
 from __future__ import annotations
 
-FREE_BYTES = 8 * 1024
+UNCOUNTED_BYTES = 8 * 1024
 """So much each connection has of its own, whatever the others hold."""
-MOST_BYTES = 16 * 1024 * 1024
+MAX_PRE_AUTH_BYTES = 16 * 1024 * 1024
 
 
-class Strangers:
+class PreAuthMemoryLimit:
     """A listener's connections that have not logged in."""
 
     def __init__(self) -> None:
         self._held_bytes = 0
 
-    def hold(self, before_bytes: int, now_bytes: int) -> bool:
+    def resize(self, before_bytes: int, now_bytes: int) -> bool:
         """A connection's buffer grew or shrank; says whether there is room for it, else nothing is counted."""
-        more = max(now_bytes - FREE_BYTES, 0) - max(before_bytes - FREE_BYTES, 0)
-        if more > 0 and self._held_bytes + more > MOST_BYTES:
+        more = max(now_bytes - UNCOUNTED_BYTES, 0) - max(before_bytes - UNCOUNTED_BYTES, 0)
+        if more > 0 and self._held_bytes + more > MAX_PRE_AUTH_BYTES:
             return False
         self._held_bytes += more
         return True

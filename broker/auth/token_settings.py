@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from ottla.broker.addresses import Refusal
-from ottla.broker.auth.bearer import Reads
-from ottla.broker.auth.jwks import Keys, Refresh
-from ottla.broker.auth.web_tokens import Signed, Unsecured, Wanted
+from ottla.broker.addresses import ConfigProblem
+from ottla.broker.auth.bearer import TokenValidator
+from ottla.broker.auth.jwks import JsonWebKeySet, JwksRefresh
+from ottla.broker.auth.web_tokens import BrokerJwtValidator, JwtRequirements, UnsecuredJwtValidator
 from ottla.peers.fetching import is_address, is_file
 from ottla.peers.jaas import BadJaas, parse_jaas
 from ottla.peers.security import BadAccess, Get, tls_of
@@ -25,15 +25,15 @@ from ottla.world.env import Env
 from ottla.world.tls import Tls
 
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
-SIGNED = (
+VALIDATOR_HANDLERS = (
     _PACKAGE + "OAuthBearerValidatorCallbackHandler",
     _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",  # its name until 4.0
 )
-UNSECURED = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-HANDLER = "sasl.server.callback.handler.class"
-URL = "sasl.oauthbearer.jwks.endpoint.url"
-JAAS = "sasl.jaas.config"
-_WHOLE = {
+UNSECURED_HANDLER = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+JAAS_CONFIG = "sasl.jaas.config"
+_INTEGER_MINIMUMS = {
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": 1,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": 0,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": 0,
@@ -42,82 +42,84 @@ _WHOLE = {
 """Whole numbers, and the least each may be."""
 
 
-class Tokens(NamedTuple):
+class OAuthBearerConfig(NamedTuple):
     """Of one listener."""
 
-    reads: Reads
-    keys: Keys | None
+    validator: TokenValidator
+    jwks: JsonWebKeySet | None
     """To be kept fresh; None where tokens are not signed."""
 
 
 def _options(get: Get) -> Mapping[str, str]:
     """Those of the JAAS line; there need not be one. Raises BadJaas."""
-    text = get(JAAS)
+    text = get(JAAS_CONFIG)
     return {} if text is None else parse_jaas(text).options
 
 
-def _trusted(options: Mapping[str, str]) -> Tls | None:
+def _jwks_tls(options: Mapping[str, str]) -> Tls | None:
     """How an https address is trusted, where the JAAS line says so. Raises BadAccess."""
     return tls_of(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 
-def tokens_of(get: Get, env: Env) -> Tokens:
-    """Who takes a listener's tokens; ``get``: as the listener's settings have it, those `refusals` lets through.
+def load_oauthbearer_config(get: Get, env: Env) -> OAuthBearerConfig:
+    """Who takes a listener's tokens; ``get``: as the listener's settings have it, those `find_oauthbearer_problems` lets through.
 
     Raises:
         BadJaas, BadAccess, ValueError: they cannot be.
     """
     options = _options(get)
-    if get(HANDLER) == UNSECURED:
-        return Tokens(Unsecured(options, env.now_ms), None)
-    every_ms, backoff_ms, max_backoff_ms, skew_s = (_whole(get, name) for name in _WHOLE)
-    keys = Keys(env, get(URL) or "", Refresh(every_ms, backoff_ms, max_backoff_ms), _trusted(options))
-    wanted = Wanted(
+    if get(CALLBACK_HANDLER) == UNSECURED_HANDLER:
+        return OAuthBearerConfig(UnsecuredJwtValidator(options, env.now_ms), None)
+    every_ms, backoff_ms, max_backoff_ms, skew_s = (_read_integer(get, name) for name in _INTEGER_MINIMUMS)
+    keys = JsonWebKeySet(
+        env, get(JWKS_URL) or "", JwksRefresh(every_ms, backoff_ms, max_backoff_ms), _jwks_tls(options)
+    )
+    wanted = JwtRequirements(
         frozenset(x.strip() for x in (get("sasl.oauthbearer.expected.audience") or "").split(",") if x.strip()),
         (get("sasl.oauthbearer.expected.issuer") or "").strip() or None,
         skew_s,
         get("sasl.oauthbearer.scope.claim.name") or "scope",
         get("sasl.oauthbearer.sub.claim.name") or "sub",
     )
-    return Tokens(Signed(wanted, keys, env.now_ms), keys)
+    return OAuthBearerConfig(BrokerJwtValidator(wanted, keys, env.now_ms), keys)
 
 
-def _whole(get: Get, name: str) -> int:
+def _read_integer(get: Get, name: str) -> int:
     value = int(get(name) or "")
-    if value < _WHOLE[name]:
-        raise ValueError(f"{value} is less than {_WHOLE[name]}")
+    if value < _INTEGER_MINIMUMS[name]:
+        raise ValueError(f"{value} is less than {_INTEGER_MINIMUMS[name]}")
     return value
 
 
-def refusals(get: Get) -> Iterator[Refusal]:
+def find_oauthbearer_problems(get: Get) -> Iterator[ConfigProblem]:
     """What a listener cannot take tokens with: a setting's name and why."""
-    handler = get(HANDLER)
+    handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)
-        _trusted(options)
+        _jwks_tls(options)
     except (BadJaas, BadAccess) as error:
-        yield JAAS, str(error)
+        yield JAAS_CONFIG, str(error)
         return
-    if handler == UNSECURED:
+    if handler == UNSECURED_HANDLER:
         try:
-            Unsecured(options, lambda: 0)
+            UnsecuredJwtValidator(options, lambda: 0)
         except ValueError as error:
-            yield JAAS, str(error)
-    elif handler in SIGNED:
-        yield from _signed_refusals(get)
+            yield JAAS_CONFIG, str(error)
+    elif handler in VALIDATOR_HANDLERS:
+        yield from _validator_problems(get)
     else:
-        known = f"{SIGNED[0]}, or, for tokens that anybody can make, {UNSECURED}"
-        yield HANDLER, f"OAUTHBEARER needs to know who checks tokens: {known}"
+        known = f"{VALIDATOR_HANDLERS[0]}, or, for tokens that anybody can make, {UNSECURED_HANDLER}"
+        yield CALLBACK_HANDLER, f"OAUTHBEARER needs to know who checks tokens: {known}"
 
 
-def _signed_refusals(get: Get) -> Iterator[Refusal]:
-    url = get(URL) or ""
+def _validator_problems(get: Get) -> Iterator[ConfigProblem]:
+    url = get(JWKS_URL) or ""
     if not (is_address(url) or is_file(url)):
-        yield URL, "is where the keys stand that sign tokens: https://..., http://... or file:///..."
-    for name, least in _WHOLE.items():
+        yield JWKS_URL, "is where the keys stand that sign tokens: https://..., http://... or file:///..."
+    for name, least in _INTEGER_MINIMUMS.items():
         try:
-            _whole(get, name)
+            _read_integer(get, name)
         except ValueError:
             yield name, f"is a whole number from {least} on"
     if find_spec("jwt") is None or find_spec("cryptography") is None:
-        yield HANDLER, "needs the libraries PyJWT and cryptography: pip install 'ottla[oauth]'"
+        yield CALLBACK_HANDLER, "needs the libraries PyJWT and cryptography: pip install 'ottla[oauth]'"

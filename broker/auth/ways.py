@@ -7,53 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.addresses import DEFAULT_LISTENER, Refusal, controller_names
+from ottla.broker.addresses import DEFAULT_LISTENER, ConfigProblem, controller_listener_names
 from ottla.broker.config import NodeConfig
 from ottla.peers.access import OPEN, Access
 
-BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
-TO_CONTROLLERS = "sasl.mechanism.controller.protocol"
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
 
-def between_brokers(config: NodeConfig) -> Access:
+def inter_broker_access(config: NodeConfig) -> Access:
     """What another broker's listener for brokers wants.
 
     Raises:
         BadAccess: settings that cannot be; the start refuses them.
     """
-    return _at(config, config.inter_broker_listener, BETWEEN_BROKERS)
+    return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
 
 
-def to_controllers(config: NodeConfig) -> Access:
+def controller_access(config: NodeConfig) -> Access:
     """What the controllers' listener wants.
 
     Raises:
         BadAccess: settings that cannot be; the start refuses them.
     """
-    return _at(config, controller_names(config.values)[0], TO_CONTROLLERS)
+    return _access_at(config, controller_listener_names(config.values)[0], CONTROLLER_MECHANISM)
 
 
-def refusals(config: NodeConfig) -> Iterator[Refusal]:
+def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
     """What a node that has to speak to others cannot start with."""
-    if config.alone:
+    if config.is_standalone:
         return
     from ottla.peers.security import BadAccess
 
-    for key, way in ((BETWEEN_BROKERS, between_brokers), (TO_CONTROLLERS, to_controllers)):
+    for key, way in ((INTER_BROKER_MECHANISM, inter_broker_access), (CONTROLLER_MECHANISM, controller_access)):
         try:
             way(config)
         except BadAccess as error:
             yield key, str(error)
 
 
-def _at(config: NodeConfig, listener: str, mechanism_key: str) -> Access:
+def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> Access:
     """One for all who go that way: they share the token they show."""
-    protocol = config.protocol(listener)
+    protocol = config.security_protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return OPEN
     key = (listener, mechanism_key)
-    if key not in config.ways:
-        from ottla.broker.auth.doors import access_to  # hashes load a library that others need not have
+    if key not in config.outbound_access:
+        from ottla.broker.auth.doors import build_outbound_access  # hashes load a library that others need not have
 
-        config.ways[key] = access_to(config.values, listener, protocol, config.text(mechanism_key))
-    return config.ways[key]
+        config.outbound_access[key] = build_outbound_access(
+            config.values, listener, protocol, config.text(mechanism_key)
+        )
+    return config.outbound_access[key]

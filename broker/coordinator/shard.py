@@ -30,7 +30,7 @@ from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unlo
 from ottla.broker.coordinator.queued import Ground, Held, OpenTickets, Queued, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.replica.replica import Replica
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
 from ottla.log.validate import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -163,7 +163,7 @@ class Shard(Generic[R]):
 
     async def _work_off(self) -> None:
         """Finish what goes in slices, then what queued up behind it."""
-        turns, turn = 0, Turn(self._ground.env, BESIDE_MS)
+        turns, turn = 0, TimeSlice(self._ground.env, BACKGROUND_SLICE_MS)
         while self.state is State.ACTIVE and (self._long is not None or self._queue):
             if self._long is not None:
                 await self._go_on(self._long)
@@ -173,7 +173,7 @@ class Shard(Generic[R]):
             if turns % TURNS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             else:
-                await turn.step()
+                await turn.maybe_yield()
         self._busy = False
 
     async def _go_on(self, fx: Effects[R]) -> None:

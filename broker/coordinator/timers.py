@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.world.env import FOREVER_S, Env
 
 
@@ -87,7 +87,7 @@ class Timers:
 
     async def run(self) -> None:
         """Fire timers until cancelled. Very many may be due at once: others run in between."""
-        turn = Turn(self._env, BESIDE_MS)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         while True:
             due = self._due()
             now = self._env.monotonic_ms()
@@ -96,7 +96,7 @@ class Timers:
                 del self._armed[timer.key]
                 assert timer.fire is not None
                 timer.fire()
-                await turn.step()
+                await turn.maybe_yield()
                 continue
             self._changed = trio.Event()
             with self._env.timeout(FOREVER_S if due is None else (due - now) / 1000):

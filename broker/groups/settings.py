@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.dynamic_config import log_unusable
+from ottla.broker.dynamic_config import log_invalid_stored_value
 from ottla.controller.java_values import parse_integer, trim
 from ottla.controller.known_classes import CONSUMER_ASSIGNORS
 
@@ -31,7 +31,7 @@ class Bounded(NamedTuple):
         try:
             value = parse_integer(trim(own), 32)
         except ValueError:
-            log_unusable("a group", "an interval", own)
+            log_invalid_stored_value("a group", "an interval", own)
             return self.default
         return min(max(value, self.least), self.most)
 

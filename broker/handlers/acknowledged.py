@@ -12,23 +12,23 @@ from __future__ import annotations
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.waiting import Waiting, decided
-from ottla.broker.server.dispatch import Context
+from ottla.broker.server.dispatch import RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 from ottla.wire.schema import Message
 
 
-def _why_gone(context: Context, replica: Replica) -> ErrorCode:
+def _why_gone(context: RequestContext, replica: Replica) -> ErrorCode:
     """What a client is told of a replica that stopped leading while its batch waited."""
     try:
-        context.services.replicas.leader(replica.topic, replica.partition)
+        context.services.replica_manager.leader(replica.topic, replica.partition)
     except ProtocolError as error:
         return error.code
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def acknowledged(
-    context: Context, request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
 ) -> Message | None:
     """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
     await decided(context.services.purgatory, waiting, request.timeout_ms)

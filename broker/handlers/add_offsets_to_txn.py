@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.admin import OFFSETS_TOPIC
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.txn.adding import understood
 from ottla.broker.txn.events import AddPartitions
 from ottla.controller.acl import AclOperation, ResourceType
@@ -23,7 +23,7 @@ from ottla.wire.schema import Message
 E = ErrorCode
 
 
-def handle(context: Context, request: AddOffsetsToTxnRequest) -> Answer:
+def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerResult:
     """Ask the id's coordinator."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -34,7 +34,7 @@ def handle(context: Context, request: AddOffsetsToTxnRequest) -> Answer:
         return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)
     partitions = frozenset({(OFFSETS_TOPIC, context.services.groups.partition_for(request.group_id))})
     producer_id, epoch = request.producer_id, request.producer_epoch
-    ticket = context.services.transactions.ask(
+    ticket = context.services.transaction_coordinator.ask(
         transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
     )
     return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)

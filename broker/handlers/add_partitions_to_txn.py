@@ -13,8 +13,8 @@ Transactions: KIP-98; from brokers: KIP-890.
 from __future__ import annotations
 
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
 from ottla.broker.txn.adding import FROM_BROKERS, added, row_of
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -29,21 +29,21 @@ INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 E = ErrorCode
 
 
-def handle(context: Context, request: AddPartitionsToTxnRequest) -> Answer:
+def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
     """Answer each partition of each transaction."""
     if context.version < FROM_BROKERS:
-        return context.turn.go(_of_producer(context, request))
+        return context.time_slice.start(_of_producer(context, request))
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
-    return context.turn.go(_of_broker(context, request))
+    return context.time_slice.start(_of_broker(context, request))
 
 
-def _of_broker(context: Context, request: AddPartitionsToTxnRequest) -> Waiting[Answer]:
+def _of_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
     rows = yield from added(context.services, request.transactions, context.version, lambda topic: E.NONE)
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
-def _of_producer(context: Context, request: AddPartitionsToTxnRequest) -> Waiting[Answer]:
+def _of_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
     txn = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,

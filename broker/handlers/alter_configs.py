@@ -18,10 +18,10 @@ from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
-from ottla.broker.dynamic_config import applicable
-from ottla.broker.reconfiguration import check_change
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.dynamic_config import select_applicable
+from ottla.broker.reconfiguration import validate_reconfiguration
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.assignment import MAX_RECORDS_PER_REQUEST
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_rules import check_size
@@ -39,18 +39,18 @@ _SIZE_BYTES = 4
 """Before a frame."""
 
 
-def handle(context: Context, request: Any) -> Answer:
+def handle(context: RequestContext, request: Any) -> HandlerResult:
     """Refuse what this broker refuses, and forward the rest."""
-    return context.turn.go(_handled(context, request))
+    return context.time_slice.start(_handled(context, request))
 
 
-async def checked(context: Context, request: Any) -> Any:
+async def checked(context: RequestContext, request: Any) -> Any:
     """As `handle`, where what is answered is waited for."""
-    answer = await context.turn.through(_handled(context, request))
+    answer = await context.time_slice.run(_handled(context, request))
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _handled(context: Context, request: Any) -> Steps[Any]:
+def _handled(context: RequestContext, request: Any) -> Job[Any]:
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     places = ((x.resource_type, x.resource_name) for x in request.resources)
     twice = yield from find_duplicates_steps(places)
@@ -66,12 +66,12 @@ def _handled(context: Context, request: Any) -> Steps[Any]:
         except ProtocolError as error:
             refused.append(row_class(error.code, error.message, *at))
     if not refused:
-        return context.services.admin.forward(context, request)
+        return context.services.controller_forwarder.forward(context, request)
     if not left:
         return response_class(ApiKey(request.SPEC.key))(responses=refused)
     part = replace_struct(request, resources=left)
     context = yield from reframed(context, part)
-    return joined(context.services.admin.forward(context, part), refused)
+    return joined(context.services.controller_forwarder.forward(context, part), refused)
 
 
 async def joined(waited: Awaitable[Any], rows: list[Any]) -> Any:
@@ -81,7 +81,7 @@ async def joined(waited: Awaitable[Any], rows: list[Any]) -> Any:
     return answer
 
 
-def reframed(context: Context, request: Any) -> Steps[Context]:
+def reframed(context: RequestContext, request: Any) -> Job[RequestContext]:
     """Return the context with the frame of a part of the request: what is sent to another node in an envelope."""
     if not context.frame:
         return context
@@ -90,7 +90,7 @@ def reframed(context: Context, request: Any) -> Steps[Context]:
     return replace(context, frame=frame[_SIZE_BYTES:])
 
 
-def check_form(changes: Any) -> Steps[None]:
+def check_form(changes: Any) -> Job[None]:
     """Check that no setting is named twice, and that none but one that is deleted has a null value.
 
     Raises:
@@ -110,7 +110,7 @@ def check_form(changes: Any) -> Steps[None]:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
-def _preprocess(context: Context, resource: Any) -> Steps[None]:
+def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     """Check one resource.
 
     Raises:
@@ -130,11 +130,11 @@ def _preprocess(context: Context, resource: Any) -> Steps[None]:
         check_size(change.value)
     stored: dict[str, str] = {}
     if changes and hasattr(changes[0], "config_operation"):
-        stored = applicable(context.image.config(RESOURCE_BROKER, name), per_broker=bool(name))
+        stored = select_applicable(context.image.config(RESOURCE_BROKER, name), per_broker=bool(name))
     for change in changes:
         yield
         _apply(stored, change)
-    yield from check_change(context.services.config, context.image, name, stored)
+    yield from validate_reconfiguration(context.services.config, context.image, name, stored)
 
 
 def _operation(change: Any) -> int:

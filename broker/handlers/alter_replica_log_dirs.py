@@ -12,7 +12,7 @@ From KIP-113; cordoned directories: KIP-1066.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -21,21 +21,21 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(context: Context, request: AlterReplicaLogDirsRequest) -> Answer:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
     """Begin, or give up, one move after the other."""
     return _answer(context, request)
 
 
-async def _answer(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    moves, turn = context.services.moves, context.turn
+async def _answer(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    moves, turn = context.services.alter_log_dirs, context.time_slice
     paths: dict[tuple[str, int], str] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for number in topic.partitions:
                 paths[topic.name, number] = directory.path
-                await turn.step()
-            await turn.step()
-        await turn.step()
+                await turn.maybe_yield()
+            await turn.maybe_yield()
+        await turn.maybe_yield()
     response = AlterReplicaLogDirsResponse()
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, number), path in paths.items():
@@ -44,5 +44,5 @@ async def _answer(context: Context, request: AlterReplicaLogDirsRequest) -> Alte
             topics[name] = AlterReplicaLogDirTopicResult(name)
             response.results.append(topics[name])
         topics[name].partitions.append(AlterReplicaLogDirPartitionResult(number, code))
-        await turn.step()
+        await turn.maybe_yield()
     return response

@@ -16,9 +16,9 @@ from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToAlter, alter
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.handlers.share_group_heartbeat import tell_initialized
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_share_group_offsets as m
@@ -32,7 +32,7 @@ def _refuse(code: ErrorCode, message: str | None = None) -> Message:
     return m.AlterShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
 
 
-def handle(context: Context, request: m.AlterShareGroupOffsetsRequest) -> Answer:
+def handle(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> HandlerResult:
     """Ask the group, then have the persister begin anew."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -51,7 +51,7 @@ class _Begun(NamedTuple):
     start_offset: int
 
 
-def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_Begun]) -> Steps[Topic]:
+def _rows(context: RequestContext, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_Begun]) -> Job[Topic]:
     """A topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
@@ -71,18 +71,18 @@ def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic, begun: 
     return row
 
 
-async def _alter(context: Context, request: m.AlterShareGroupOffsetsRequest) -> Message:
+async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> Message:
     response, begun = m.AlterShareGroupOffsetsResponse(), list[_Begun]()
     for topic in request.topics:
-        response.responses.append(await context.turn.through(_rows(context, topic, begun)))
-        await context.turn.step()
+        response.responses.append(await context.time_slice.run(_rows(context, topic, begun)))
+        await context.time_slice.maybe_yield()
     good, starts, rows = dict[str, set[int]](), dict[SharePartitionKey, int](), dict[SharePartitionKey, list[Row]]()
     for of, row, start_offset in begun:
         key = SharePartitionKey(request.group_id, of.topic_id, row.partition_index)
         starts[key] = start_offset  # of one named twice, the last
         rows.setdefault(key, []).append(row)
         good.setdefault(of.topic_name, set()).add(row.partition_index)
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
     topics = {name: frozenset(numbers) for name, numbers in good.items()}
     rule = partial(alter, group_id=request.group_id, topics=topics)
     answer: Any = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
@@ -96,7 +96,7 @@ async def _alter(context: Context, request: m.AlterShareGroupOffsetsRequest) -> 
         for row in rows[key]:
             row.error_code, row.error_message = error.code, error.message
 
-    await context.services.shares.begin(request.group_id, answer.epoch, starts.items(), failed)
+    await context.services.share_partition_manager.begin(request.group_id, answer.epoch, starts.items(), failed)
     if answer.partitions:
         await tell_initialized(context, request.group_id, answer.partitions, done=not failures)
     return response

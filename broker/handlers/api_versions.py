@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.records import KRAFT_VERSION
@@ -34,13 +34,15 @@ MOST_CHARS = 1000
 """A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
 
-def unsupported_version(context: Context) -> ApiVersionsResponse:
+def unsupported_version(context: RequestContext) -> ApiVersionsResponse:
     """The answer to a version nobody here knows."""
     own = context.apis[ApiKey.API_VERSIONS]
-    return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, own.low, own.high)])
+    return ApiVersionsResponse(
+        ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, own.min_version, own.max_version)]
+    )
 
 
-def handle(context: Context, request: ApiVersionsRequest) -> Answer:
+def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
     """Say what is spoken here."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
@@ -53,7 +55,9 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
     levels[KRAFT_VERSION] = context.services.metadata.kraft_version
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(key, route.low, route.high) for key, route in sorted(context.apis.items()) if key not in hidden
+            ApiVersion(key, route.min_version, route.max_version)
+            for key, route in sorted(context.apis.items())
+            if key not in hidden
         ],
         supported_features=[
             SupportedFeatureKey(name, low, high)

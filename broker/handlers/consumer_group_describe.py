@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.handlers.consumer_group_heartbeat import is_served
 from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_describe as m
 
@@ -38,7 +38,7 @@ def _assignor(machine: GroupMachine, group: ConsumerGroup) -> str:
     return group.preferred_assignor() or machine.settings.consumer.assignors[0]
 
 
-def _member(context: Context, group: ConsumerGroup, member: Member) -> m.Member:
+def _member(context: RequestContext, group: ConsumerGroup, member: Member) -> m.Member:
     held = {topic: list(numbers) for topic, numbers in member.assigned.items()}
     for topic, numbers in member.revoking.items():
         held[topic] = [*held.get(topic, ()), *numbers]
@@ -60,6 +60,6 @@ def _member(context: Context, group: ConsumerGroup, member: Member) -> m.Member:
 KIND = Kind(m, m.ConsumerGroupDescribeResponse, is_served, _group, assigned_by(_assignor), _member)
 
 
-def handle(context: Context, request: m.ConsumerGroupDescribeRequest) -> Answer:
+def handle(context: RequestContext, request: m.ConsumerGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe(context, KIND, request)

@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.handlers.membership import ask, kafka_uuid
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -28,7 +28,7 @@ LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
 
 
-def is_served(context: Context) -> bool:
+def is_served(context: RequestContext) -> bool:
     """Whether groups of the new protocol may be used here."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
@@ -70,7 +70,7 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple
         raise ProtocolError(ErrorCode.UNSUPPORTED_ASSIGNOR, why)
 
 
-def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -78,14 +78,14 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY:
-        return context.turn.go(_take_in(context, request))
-    for name in names if context.is_guarded else ():
+        return context.time_slice.start(_take_in(context, request))
+    for name in names if context.has_authorizer else ():
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _ask(context, request)
 
 
-def _take_in(context: Context, request: ConsumerGroupHeartbeatRequest) -> Steps[Answer]:
+def _take_in(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Job[HandlerResult]:
     from ottla.broker.handlers.many_names import taking_in
 
     try:
@@ -97,7 +97,7 @@ def _take_in(context: Context, request: ConsumerGroupHeartbeatRequest) -> Steps[
     return _ask(context, request)
 
 
-def _ask(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
+def _ask(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
     try:
         check(request, context.version, context.services.groups.settings.consumer.assignors)
     except ProtocolError as error:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.refusals import refusal
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.refusals import build_error_response
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.server.peer import ANONYMOUS
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.delegation_tokens import USER, create_response, owner_principal
@@ -32,47 +32,47 @@ MOST_CHARS = 1024 * 1024
 """A batch of the metadata log may have eight mebibytes, and a character four bytes."""
 
 
-def handle(context: Context, request: Message) -> Answer:
+def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Look whether it may be, and ask the controller."""
     refused = refusing(context, request)
     if refused is not None:
         return refused
     if isinstance(request, CreateDelegationTokenRequest) and any(x.principal_type != USER for x in request.renewers):
         return _no_token(context, request, ErrorCode.INVALID_PRINCIPAL_TYPE)
-    return context.services.admin.forward(context, request)
+    return context.services.controller_forwarder.forward(context, request)
 
 
-def are_allowed(context: Context) -> bool:
+def are_allowed(context: RequestContext) -> bool:
     """Whether tokens may be asked for on this connection."""
     peer = context.peer
     if peer.token_authenticated:
         return False
-    protocol = context.services.config.protocol(peer.listener)
+    protocol = context.services.config.security_protocol(peer.listener)
     is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and peer.principal == ANONYMOUS)
     return peer.is_forwarded or not is_nobody
 
 
-def refusing(context: Context, request: Any) -> Message | None:
+def refusing(context: RequestContext, request: Any) -> Message | None:
     """How a request is refused, at a broker or a controller; None where it may be."""
     if not isinstance(request, CreateDelegationTokenRequest):
         if are_allowed(context):
             return None
-        answer: Any = refusal(request, context.version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        answer: Any = build_error_response(request, context.version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
         answer.expiry_timestamp_ms = NO_TIME_MS
         return answer  # type: ignore[no-any-return]
     if request.owner_principal_name and request.owner_principal_type is None:
-        return refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return build_error_response(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
     if not are_allowed(context):
         return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     owner = owner_principal(request, context.peer.principal)
     if owner != context.peer.principal and not context.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
         return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MOST_CHARS:
-        return refusal(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
+        return build_error_response(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
     return None
 
 
-def _no_token(context: Context, request: CreateDelegationTokenRequest, code: ErrorCode) -> Message:
+def _no_token(context: RequestContext, request: CreateDelegationTokenRequest, code: ErrorCode) -> Message:
     principal = context.peer.principal
     answer = create_response(owner_principal(request, principal), principal, context.version)
     answer.error_code = code

@@ -17,8 +17,8 @@ from typing import Any
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import DeleteGroup, OfShare
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.written import StreamingArray
@@ -31,7 +31,7 @@ def _take(row: DeletableGroupResult, answer: Any) -> None:
 class _States:
     """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
 
-    def __init__(self, context: Context, group_id: str) -> None:
+    def __init__(self, context: RequestContext, group_id: str) -> None:
         self._services = context.services
         self._group_id = group_id
         self.failure: ProtocolError | None = None
@@ -44,12 +44,12 @@ class _States:
         answer: Any = await self._services.groups.ask(self._group_id, lambda own: OfShare(own, rule)).wait()
         if isinstance(answer, ToDelete):
             topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
-            self.failure = await self._services.shares.forget(self._group_id, topics)
+            self.failure = await self._services.share_partition_manager.forget(self._group_id, topics)
         elif answer.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # gone meanwhile: what is left to be done will say so
             self.failure = answer
 
 
-def _states(context: Context, group_id: str) -> _States | None:
+def _states(context: RequestContext, group_id: str) -> _States | None:
     try:
         share = machine_of(context.services.groups.shard_of(group_id)).share(group_id)
     except ProtocolError:
@@ -57,7 +57,7 @@ def _states(context: Context, group_id: str) -> _States | None:
     return None if share is None else _States(context, group_id)
 
 
-def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
+def _delete(context: RequestContext, request: DeleteGroupsRequest) -> WaitingJob[HandlerResult]:
     response, waits = DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)), Waits()
     for name in once(request.groups_names):
         yield None
@@ -79,6 +79,6 @@ def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
     return response
 
 
-def handle(context: Context, request: DeleteGroupsRequest) -> Answer:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
     """Answer each group on its own."""
-    return context.turn.go(_delete(context, request))
+    return context.time_slice.start(_delete(context, request))

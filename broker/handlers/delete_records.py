@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job, WaitingJob
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -48,11 +48,11 @@ Told = Row | ErrorCode
 """Until all is known there may be very many, and of a refusal no more is said."""
 
 
-def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
+def _raise(context: RequestContext, topic: str, partition: int, offset: int) -> Row:
     known = context.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
     if known is not None and partition in known.partitions:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
-    replica = context.services.replicas.leader(topic, partition)
+    replica = context.services.replica_manager.leader(topic, partition)
     log = replica.log
     if log.config.compact and not log.config.delete:
         raise ProtocolError(ErrorCode.POLICY_VIOLATION)
@@ -64,9 +64,9 @@ def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
     )
 
 
-def _drop(context: Context, rows: list[Row]) -> Steps[None]:
+def _drop(context: RequestContext, rows: list[Row]) -> Job[None]:
     """Note the new log starts, each directory's at once; then segments may go, and the answers say so."""
-    storage = context.services.storage
+    storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
     for row in rows:
         if row.raised and not row.replica.log.closed:
@@ -97,7 +97,7 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
 class _Everywhere:
     """Replicas elsewhere whose logs start too low still."""
 
-    def __init__(self, context: Context, rows: list[Row], timeout_ms: int) -> None:
+    def __init__(self, context: RequestContext, rows: list[Row], timeout_ms: int) -> None:
         self._context = context
         self._timeout_ms = timeout_ms
         self._left: dict[Hashable, Row] = {}
@@ -131,19 +131,19 @@ class _Everywhere:
             row.result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _raise_or_refuse(context: Context, topic: str, part: DeleteRecordsPartition) -> Told:
+def _raise_or_refuse(context: RequestContext, topic: str, part: DeleteRecordsPartition) -> Told:
     try:
         return _raise(context, topic, part.partition_index, part.offset)
     except ProtocolError as error:
         return error.code
     except OSError as error:
-        replica = context.services.replicas.get(topic, part.partition_index)
+        replica = context.services.replica_manager.get(topic, part.partition_index)
         if replica is not None:
             context.services.fail(error, replica.log)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRecordsResponse]:
+def _steps(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob[DeleteRecordsResponse]:
     response, told, raised = (
         DeleteRecordsResponse(topics=StreamingArray(DeleteRecordsResponse, context.version)),
         [],
@@ -176,6 +176,6 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRec
     return response
 
 
-def handle(context: Context, request: DeleteRecordsRequest) -> Answer:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
     """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
-    return context.turn.go(_steps(context, request))
+    return context.time_slice.start(_steps(context, request))

@@ -17,7 +17,7 @@ from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
 from ottla.broker.handlers.rows import once
 from ottla.broker.handlers.share_acks import is_served
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_share_group_offsets as m
@@ -30,7 +30,7 @@ def _refuse(code: ErrorCode, message: str | None = None) -> Message:
     return m.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
 
 
-def handle(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Answer:
+def handle(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> HandlerResult:
     """Ask the group, have the persister forget, and tell the group."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -45,10 +45,10 @@ def _row(name: str, topic_id: bytes, code: ErrorCode, text: str | None) -> m.Del
     return m.DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
 
 
-async def _delete(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Message:
+async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> Message:
     response, topics, unknown = m.DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
     for name in once(topic.topic_name for topic in request.topics):
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
         if name is None:
             continue
         if context.may(AclOperation.READ, ResourceType.TOPIC, name):
@@ -66,10 +66,10 @@ async def _delete(context: Context, request: m.DeleteShareGroupOffsetsRequest) -
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = NOTHING_KNOWN if name in context.image.topics else code.text
         response.responses.append(_row(name, ZERO_UUID, code, text))
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
     gone = set()
     for topic_id, numbers in answer.partitions.items():
-        failure = await context.services.shares.forget(group_id, {topic_id: sorted(numbers)})
+        failure = await context.services.share_partition_manager.forget(group_id, {topic_id: sorted(numbers)})
         name = context.image.topic_names.get(topic_id, "")
         if failure is None:
             gone.add(topic_id)

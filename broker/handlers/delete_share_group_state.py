@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.machine import Delete
 from ottla.broker.share.state import SharePartitionKey
 from ottla.wire.messages import delete_share_group_state as wire
@@ -19,7 +19,7 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
     return Delete(ticket, key)
 
 
-def handle(context: Context, request: wire.DeleteShareGroupStateRequest) -> Answer:
+def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
     return share_states.answer(context, request, kinds, _event, share_states.nothing, "delete")

@@ -7,20 +7,20 @@ From KIP-4; by id: KIP-516.
 
 from __future__ import annotations
 
-from ottla.broker.refusals import refusing
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.refusals import build_error_response_steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
-def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """Ask the controller, unless ``delete.topic.enable`` forbids it."""
-    return forbidden(context, request) or context.services.admin.forward(context, request)
+    return forbidden(context, request) or context.services.controller_forwarder.forward(context, request)
 
 
-def forbidden(context: Context, request: DeleteTopicsRequest) -> Answer:
+def forbidden(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """The refusal where ``delete.topic.enable`` is false."""
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-    return context.turn.go(refusing(request, context.version, code))
+    return context.time_slice.start(build_error_response_steps(request, context.version, code))

@@ -11,8 +11,8 @@ From KIP-140; prefixes: KIP-290.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import StandardAcl
 from ottla.controller.acls import filter_from_request, matching_acls
 from ottla.controller.decision import sort_steps
@@ -25,17 +25,17 @@ from ottla.wire.messages.describe_acls import (
 )
 
 
-def handle(context: Context, request: DescribeAclsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResult:
     """Look through all rules."""
     if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
         raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
-    if not context.is_guarded:
+    if not context.has_authorizer:
         code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=code, error_message=text)
-    return context.turn.go(_describe(context, request))
+    return context.time_slice.start(_describe(context, request))
 
 
-def _describe(context: Context, request: DescribeAclsRequest) -> Steps[Answer]:
+def _describe(context: RequestContext, request: DescribeAclsRequest) -> Job[HandlerResult]:
     acls = yield from matching_acls(context.image, filter_from_request(request))
     rows: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for acl in acls:

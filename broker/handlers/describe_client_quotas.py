@@ -9,8 +9,8 @@ From KIP-546.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.decision import sort_steps
 from ottla.controller.quotas import filter_from_request, matching_quotas
 from ottla.wire.errors import ProtocolError
@@ -23,12 +23,12 @@ from ottla.wire.messages.describe_client_quotas import (
 )
 
 
-def handle(context: Context, request: DescribeClientQuotasRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> HandlerResult:
     """Look through all quotas."""
-    return context.turn.go(_describe(context, request))
+    return context.time_slice.start(_describe(context, request))
 
 
-def _describe(context: Context, request: DescribeClientQuotasRequest) -> Steps[Answer]:
+def _describe(context: RequestContext, request: DescribeClientQuotasRequest) -> Job[HandlerResult]:
     try:
         quotas = yield from matching_quotas(context.image, filter_from_request(request))
     except ProtocolError as error:

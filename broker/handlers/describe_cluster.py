@@ -10,7 +10,7 @@ From KIP-700; endpoint types: KIP-919; fenced brokers: KIP-1073.
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import cluster_operations
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,7 +22,7 @@ BROKERS, CONTROLLERS = 1, 2
 _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
-def handle(context: Context, request: DescribeClusterRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Answer from the metadata image."""
     services = context.services
     if request.endpoint_type != BROKERS:

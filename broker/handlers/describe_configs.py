@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
-from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, levels
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, get_logger_levels
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import (
     AUTHORIZER_KEYS,
@@ -89,14 +89,14 @@ def _row(
     )
 
 
-def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSynonym]:
+def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker setting's value comes from, the winner first."""
     services = context.services
     names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))
     sources: list[tuple[Mapping[str, str | None], int]] = [
         (context.image.config(RESOURCE_BROKER, str(services.config.node_id)), DYNAMIC_BROKER),
         (context.image.config(RESOURCE_BROKER, ""), DYNAMIC_DEFAULT),
-        (services.config.static, STATIC_BROKER),
+        (services.config.static_values, STATIC_BROKER),
         ({name: BROKER_KEYS[name].default for name in names if name in BROKER_KEYS}, DEFAULT),
     ]
     found = [
@@ -109,7 +109,9 @@ def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSyn
     return list(dropwhile(lambda synonym: synonym.name != key_name, found))
 
 
-def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
+def _topic(
+    context: RequestContext, name: str, request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
     wrong = topic_name_error(name)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
@@ -129,7 +131,9 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
         yield _row(key, value, synonyms, request, TOPIC_DOCS, read_only=False)
 
 
-def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
+def _broker(
+    context: RequestContext, name: str, request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
     if name:
         _check_broker_id(context, name, " or empty string,")
     else:
@@ -149,14 +153,14 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         yield _row(key, value, synonyms, request, BROKER_DOCS, read_only=True)
 
 
-def _beside_definitions(context: Context) -> dict[str, str]:
+def _beside_definitions(context: RequestContext) -> dict[str, str]:
     """Return settings that are not in Kafka's public definitions: of single listeners, of plug-ins, internal ones."""
     config = context.services.config
-    own, everyone = config.dynamic(context.image)
+    own, everyone = config.dynamic_values(context.image)
     return {name: value for name, value in {**config.values, **everyone, **own}.items() if name not in BROKER_KEYS}
 
 
-def _check_broker_id(context: Context, name: str, or_what: str) -> None:
+def _check_broker_id(context: RequestContext, name: str, or_what: str) -> None:
     """Check that a resource names this node.
 
     Raises:
@@ -173,16 +177,16 @@ def _check_broker_id(context: Context, name: str, or_what: str) -> None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _loggers(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
+def _loggers(context: RequestContext, name: str) -> Iterable[DescribeConfigsResourceResult]:
     if not name:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_broker_id(context, name, "")
-    for logger, level in levels().items():
+    for logger, level in get_logger_levels().items():
         yield DescribeConfigsResourceResult(logger, level, config_source=BROKER_LOGGER)
 
 
 def _table(
-    context: Context, kind: int, name: str, request: DescribeConfigsRequest
+    context: RequestContext, kind: int, name: str, request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
     if not name:
@@ -195,15 +199,15 @@ def _table(
         default = key.default
         if kind == RESOURCE_GROUP and f"group.{key.name}" in BROKER_KEYS:
             synonyms += _broker_synonyms(context, f"group.{key.name}")
-            default = context.services.config.current(context.image, f"group.{key.name}")
+            default = context.services.config.effective_value(context.image, f"group.{key.name}")
         elif kind == RESOURCE_GROUP:
             synonyms.append(DescribeConfigsSynonym(key.name, default, DEFAULT))
         yield _row(key, own.get(key.name, default), synonyms, request, GROUP_DOCS, read_only=False)
 
 
 def _describe(
-    context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-) -> Steps[list[DescribeConfigsResourceResult]]:
+    context: RequestContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> Job[list[DescribeConfigsResourceResult]]:
     match resource.resource_type:
         case 2:
             rows = _topic(context, resource.resource_name, request)
@@ -223,12 +227,12 @@ assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 assert RESOURCE_BROKER_LOGGER == 8
 
 
-def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
     """Answer each resource on its own."""
-    return context.turn.go(_each(context, request))
+    return context.time_slice.start(_each(context, request))
 
 
-def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
+def _each(context: RequestContext, request: DescribeConfigsRequest) -> Job[HandlerResult]:
     response = DescribeConfigsResponse(results=StreamingArray(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
     refused = False

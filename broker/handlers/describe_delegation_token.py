@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ottla.broker.handlers.delegation_tokens import are_allowed
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import YIELD_EVERY
 from ottla.controller.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
@@ -31,17 +31,17 @@ from ottla.wire.messages.describe_delegation_token import (
 from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
 
-def handle(context: Context, request: DescribeDelegationTokenRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
     """Tell them."""
     if not are_allowed(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret = context.services.config.values.get(SECRET, "")
     if not secret:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    return context.turn.go(_each(context, request, secret))
+    return context.time_slice.start(_each(context, request, secret))
 
 
-def _each(context: Context, request: DescribeDelegationTokenRequest, secret: str) -> Steps[Answer]:
+def _each(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> Job[HandlerResult]:
     response = DescribeDelegationTokenResponse()
     owners: set[str] | None = None
     if request.owners is not None:
@@ -68,7 +68,7 @@ def _is_meant(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
     return owners is None or not owners.isdisjoint(_concerned(token))
 
 
-def _may_see(context: Context, token: DelegationTokenRecord) -> bool:
+def _may_see(context: RequestContext, token: DelegationTokenRecord) -> bool:
     return (
         context.peer.principal in _concerned(token)
         or context.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)

@@ -17,8 +17,8 @@ from typing import Any
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import Group, GroupState
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
@@ -45,7 +45,7 @@ def _members(group: Group) -> list[DescribedGroupMember]:
     ]
 
 
-def _describe(context: Context, group: Group | None, group_id: str, *, other: bool) -> DescribedGroup:
+def _describe(context: RequestContext, group: Group | None, group_id: str, *, other: bool) -> DescribedGroup:
     """One group; ``other``: there is one of another kind."""
     if group is not None:
         stable = group.state is GroupState.STABLE
@@ -59,7 +59,7 @@ def _describe(context: Context, group: Group | None, group_id: str, *, other: bo
     return DescribedGroup(0, None, group_id, GroupState.DEAD.value)
 
 
-def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
+def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> WaitingJob[HandlerResult]:
     out, waits = DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)), Waits()
     for group_id in once(request.groups):
         yield None
@@ -76,7 +76,7 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             machine = machine_of(shard)
             row = _describe(context, machine.groups.groups.get(group_id), group_id, other=machine.knows(group_id))
             if request.include_authorized_operations and row.error_code == 0:
-                row.authorized_operations = context.authorized(ResourceType.GROUP, group_id)
+                row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
             out.groups.append(row)
             ticket = shard.read()
             if ticket is not None:
@@ -95,6 +95,6 @@ def _take(row: DescribedGroup, answer: Any) -> None:
         row.members, row.authorized_operations = [], DescribedGroup().authorized_operations
 
 
-def handle(context: Context, request: DescribeGroupsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
     """Answer each group on its own."""
-    return context.turn.go(_describe_all(context, request))
+    return context.time_slice.start(_describe_all(context, request))

@@ -11,8 +11,8 @@ From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.decision import sort_steps
 from ottla.controller.records import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
 from ottla.log.directory import LogDirectory
@@ -28,8 +28,10 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 
-def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Steps[DescribeLogDirsResult]:
-    storage = context.services.storage
+def _row(
+    context: RequestContext, directory: LogDirectory, wanted: set[TopicPartition] | None
+) -> Job[DescribeLogDirsResult]:
+    storage = context.services.log_dirs
     failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
     if directory.path in storage.failed:
         return failed
@@ -54,19 +56,19 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
     return DescribeLogDirsResult(0, directory.full_path, rows, total, usable, cordoned)
 
 
-def _lag(context: Context, future: PartitionLog) -> int:
+def _lag(context: RequestContext, future: PartitionLog) -> int:
     """How many offsets a copy is behind the log it is to replace; -1 where that is not there."""
-    replica = context.services.replicas.get(future.topic, future.partition)
+    replica = context.services.replica_manager.get(future.topic, future.partition)
     return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
 
 
-def handle(context: Context, request: DescribeLogDirsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
     """Describe every directory."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))
 
 
-def _answer(context: Context, request: DescribeLogDirsRequest) -> Steps[Answer]:
-    directories = context.services.storage.directories
+def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> Job[HandlerResult]:
+    directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = set()

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_producers import (
@@ -29,9 +29,9 @@ from ottla.wire.messages.describe_producers import (
 from ottla.wire.written import StreamingArray
 
 
-def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerState]]:
+def _active(context: RequestContext, topic: str, number: int) -> Job[list[ProducerState]]:
     active = StreamingArray(DescribeProducersResponse, context.version)
-    known = context.services.replicas.leader(topic, number).log.producers.producers
+    known = context.services.replica_manager.leader(topic, number).log.producers.producers
     for pid in list(known):
         p = known.get(pid)
         if p is not None:  # else it was forgotten meanwhile
@@ -42,7 +42,7 @@ def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerSta
     return active
 
 
-def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer]:
+def _answer(context: RequestContext, request: DescribeProducersRequest) -> Job[HandlerResult]:
     response = DescribeProducersResponse(topics=StreamingArray(DescribeProducersResponse, context.version))
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
@@ -70,6 +70,6 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
     return response
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
     """Answer each partition on its own."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.handlers.share_acks import is_served
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.several import for_each
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
 from ottla.controller.acl import AclOperation, ResourceType
@@ -26,16 +26,16 @@ from ottla.wire.schema import ZERO_UUID, Message
 Partition = m.DescribeShareGroupOffsetsResponsePartition
 
 
-def handle(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Answer:
+def handle(context: RequestContext, request: m.DescribeShareGroupOffsetsRequest) -> HandlerResult:
     """Answer each group on its own."""
     return _describe(context, request)
 
 
-async def _describe(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Message:
+async def _describe(context: RequestContext, request: m.DescribeShareGroupOffsetsRequest) -> Message:
     response = m.DescribeShareGroupOffsetsResponse()
     for group in request.groups:
         response.groups.append(await _group(context, group))
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
     return response
 
 
@@ -44,7 +44,7 @@ def _refused(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsRespo
 
 
 async def _group(
-    context: Context, wanted: m.DescribeShareGroupOffsetsRequestGroup
+    context: RequestContext, wanted: m.DescribeShareGroupOffsetsRequestGroup
 ) -> m.DescribeShareGroupOffsetsResponseGroup:
     if not is_served(context):
         return _refused(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
@@ -72,11 +72,11 @@ async def _group(
             row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         else:
             row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
     return row
 
 
-async def _all(context: Context, group_id: str) -> Mapping[bytes, list[int]]:
+async def _all(context: RequestContext, group_id: str) -> Mapping[bytes, list[int]]:
     """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
     shard = context.services.groups.shard_of(group_id)
     group = machine_of(shard).share(group_id)
@@ -90,7 +90,7 @@ async def _all(context: Context, group_id: str) -> Mapping[bytes, list[int]]:
 
 
 async def _topic(
-    context: Context, group_id: str, name: str, topic_id: bytes, numbers: list[int]
+    context: RequestContext, group_id: str, name: str, topic_id: bytes, numbers: list[int]
 ) -> m.DescribeShareGroupOffsetsResponseTopic:
     row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id, [Partition(number) for number in numbers])
 
@@ -101,8 +101,8 @@ async def _topic(
     return row
 
 
-async def _partition(context: Context, name: str, key: SharePartitionKey) -> Partition:
-    topic, shares = context.image.topics.get(name), context.services.shares
+async def _partition(context: RequestContext, name: str, key: SharePartitionKey) -> Partition:
+    topic, shares = context.image.topics.get(name), context.services.share_partition_manager
     if topic is None or key.partition not in topic.partitions:  # Kafka asks for its state for half a minute before
         return Partition(key.partition, UNINITIALIZED, 0, -1)
     try:

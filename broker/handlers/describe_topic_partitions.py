@@ -11,8 +11,8 @@ From KIP-966.
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import sort_steps
 from ottla.controller.directories import offline_replicas
@@ -53,12 +53,12 @@ def _partitions(
     return rows
 
 
-def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
     """Fill one page."""
-    return context.turn.go(_page(context, request))
+    return context.time_slice.start(_page(context, request))
 
 
-def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Answer]:
+def _page(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Job[HandlerResult]:
     image = context.image
     cursor = request.cursor
     asked: set[str] = set()
@@ -86,7 +86,7 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
             if asked:  # without being asked for, it is left out
                 denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
             continue
-        topic, operations = image.topics.get(name), context.authorized(ResourceType.TOPIC, name)
+        topic, operations = image.topics.get(name), context.authorized_operations(ResourceType.TOPIC, name)
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if topic is None:
             bad = topic_name_error(name) is not None

@@ -17,8 +17,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from ottla.broker.handlers.rows import once
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import Transaction
 from ottla.controller.acl import AclOperation, ResourceType
@@ -35,12 +35,12 @@ from ottla.wire.written import StreamingArray
 E = ErrorCode
 
 
-def handle(context: Context, request: DescribeTransactionsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
     """Answer each id on its own."""
-    return context.turn.go(_each(context, request))
+    return context.time_slice.start(_each(context, request))
 
 
-def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answer]:
+def _each(context: RequestContext, request: DescribeTransactionsRequest) -> Job[HandlerResult]:
     rows = StreamingArray(DescribeTransactionsResponse, context.version)
     for transactional_id in once(request.transactional_ids):
         yield
@@ -54,12 +54,12 @@ def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answe
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-def _described(context: Context, transactional_id: str) -> Steps[TransactionState]:
+def _described(context: RequestContext, transactional_id: str) -> Job[TransactionState]:
     if not context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         raise ProtocolError(E.INVALID_REQUEST)
-    txn = machine_of(context.services.transactions.shard_of(transactional_id)).seen(transactional_id)
+    txn = machine_of(context.services.transaction_coordinator.shard_of(transactional_id)).seen(transactional_id)
     if txn is None:
         raise ProtocolError(E.TRANSACTIONAL_ID_NOT_FOUND)
     return TransactionState(
@@ -74,7 +74,7 @@ def _described(context: Context, transactional_id: str) -> Steps[TransactionStat
     )
 
 
-def _topics(context: Context, txn: Transaction) -> Steps[list[TopicData]]:
+def _topics(context: RequestContext, txn: Transaction) -> Job[list[TopicData]]:
     topics: list[TopicData] = []
     for topic, parts in groupby((yield from sort_steps(txn.partitions)), key=itemgetter(0)):
         if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):

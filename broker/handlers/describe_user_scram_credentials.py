@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.decision import sort_steps
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode
@@ -28,12 +28,12 @@ _TWICE = "Cannot describe SCRAM credentials for the same user twice in a single 
 _NOBODY = "Attempt to describe a user credential that does not exist: "
 
 
-def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> HandlerResult:
     """Answer each user."""
-    return context.turn.go(_each(context.image, request))
+    return context.time_slice.start(_each(context.image, request))
 
 
-def _each(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Steps[Answer]:
+def _each(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Job[HandlerResult]:
     named: dict[str, int] = {}
     for user in request.users or ():
         named[user.name] = named.get(user.name, 0) + 1

@@ -12,7 +12,7 @@ An epoch for every transaction: KIP-890.
 from __future__ import annotations
 
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.txn.adding import understood
 from ottla.broker.txn.events import EndTransaction
 from ottla.controller.acl import AclOperation, ResourceType
@@ -24,7 +24,7 @@ _BUMPS = 5
 E = ErrorCode
 
 
-def handle(context: Context, request: EndTxnRequest) -> Answer:
+def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
     """Ask the id's coordinator."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -33,7 +33,7 @@ def handle(context: Context, request: EndTxnRequest) -> Answer:
         return EndTxnResponse(error_code=E.INVALID_REQUEST)
     producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
     bumps = context.version >= _BUMPS
-    ticket = context.services.transactions.ask(
+    ticket = context.services.transaction_coordinator.ask(
         transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
     )
     return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)

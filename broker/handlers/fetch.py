@@ -37,11 +37,11 @@ from ottla.broker.handlers.fetch_params import (
 )
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.peer import UNKNOWN, Allowance
-from ottla.broker.server.purgatory import Parked
-from ottla.broker.server.session import FetchContext, Rows, Wanted
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.server.peer import UNKNOWN_QUOTA, CachedQuota
+from ottla.broker.server.purgatory import DelayedOperation
+from ottla.broker.server.session import CachedPartition, FetchContext, FetchRowBuffer
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -58,7 +58,7 @@ from ottla.wire.written import StreamingArray
 
 if TYPE_CHECKING:
     from ottla.broker.replica.throttle import Throttle
-    from ottla.broker.server.followers import Line
+    from ottla.broker.server.followers import PartitionChangeListener
 
 ROW_BYTES = 60
 """What a partition's row takes besides its records, about."""
@@ -72,11 +72,11 @@ KNOWS_STORAGE_ERROR, TOPIC_IDS_SINCE = 6, 13
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def _replica(context: Context, want: Wanted, follower: int) -> Replica:
+def _replica(context: RequestContext, want: CachedPartition, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
     authorizer = context.services.authorizer
-    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.reads):
+    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.readable_topics):
         is_broker = follower >= 0 and context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -84,11 +84,11 @@ def _replica(context: Context, want: Wanted, follower: int) -> Replica:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
             raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    return context.services.replicas.any(want.topic, want.partition)
+    return context.services.replica_manager.any(want.topic, want.partition)
 
 
 def _read(
-    context: Context, want: Wanted, max_bytes: int, reader: FetchParams, *, first: bool, arrives: bool
+    context: RequestContext, want: CachedPartition, max_bytes: int, reader: FetchParams, *, first: bool, arrives: bool
 ) -> PartitionData:
     """Read one partition; an error becomes its error code."""
     try:
@@ -135,7 +135,7 @@ def _read(
         return _refused(context, want, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _refused(context: Context, want: Wanted, code: ErrorCode) -> PartitionData:
+def _refused(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
     """Return the row of a partition that is not read. Before v6 readers do not know KAFKA_STORAGE_ERROR."""
     if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < KNOWS_STORAGE_ERROR:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -144,7 +144,7 @@ def _refused(context: Context, want: Wanted, code: ErrorCode) -> PartitionData:
 
 
 def _is_sent_elsewhere(
-    context: Context, replica: Replica, want: Wanted, reader: FetchParams, row: PartitionData
+    context: RequestContext, replica: Replica, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
     """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
     from ottla.broker.replica.nearest import THE_LEADER, nearest  # few nodes have racks
@@ -159,7 +159,13 @@ def _is_sent_elsewhere(
 
 
 def _arrived(
-    context: Context, reader: FetchParams, replica: Replica, want: Wanted, row: PartitionData, *, arrives: bool
+    context: RequestContext,
+    reader: FetchParams,
+    replica: Replica,
+    want: CachedPartition,
+    row: PartitionData,
+    *,
+    arrives: bool,
 ) -> None:
     """A follower's fetch counts when it comes; it may get nothing for now all the same."""
     if arrives:
@@ -172,7 +178,7 @@ def _arrived(
 class _Attempt:
     """One reading of everything a fetch wants."""
 
-    def __init__(self, limit: int, rows: Rows, takes: Allowance | None) -> None:
+    def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
         self.max_bytes = self.left = limit
         self.bytes = 0
         self.count = 0
@@ -185,7 +191,7 @@ class _Attempt:
         self.leaders: set[int] = set()
         """Whom the answer sends the reader to."""
 
-    def look_elsewhere(self, context: Context, want: Wanted, row: PartitionData) -> None:
+    def look_elsewhere(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
         """Say who leads a partition that is not led here, where that is known."""
         topic = context.image.topics.get(want.topic) if want.topic is not None else None
         partition = topic.partitions.get(want.partition) if topic is not None else None
@@ -195,23 +201,23 @@ class _Attempt:
 
 
 def _attempt(
-    context: Context,
+    context: RequestContext,
     request: FetchRequest,
     reader: FetchParams,
-    wanted: Iterable[Wanted | None],
-    rows: Rows,
+    wanted: Iterable[CachedPartition | None],
+    rows: FetchRowBuffer,
     *,
     arrives: bool,
-) -> Steps[_Attempt]:
+) -> Job[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
     most = min(request.max_bytes, context.services.fetch_max_bytes)
-    quotas, takes = context.services.metering.quotas, None
+    quotas, takes = context.services.quota_holder.quotas, None
     if quotas is not None and reader.follower < 0:
-        takes = context.peer.takes
+        takes = context.peer.fetch_quota
         if context.client_id != takes.client_id:
-            most, takes = quotas.most_fetched(context.peer, context.client_id, most), UNKNOWN
-        elif most > takes.most:
-            most = takes.most
+            most, takes = quotas.max_fetch_bytes(context.peer, context.client_id, most), UNKNOWN_QUOTA
+        elif most > takes.max_in_window:
+            most = takes.max_in_window
     attempt = _Attempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
         if number % STEP == 0:
@@ -235,12 +241,12 @@ def _attempt(
     return attempt
 
 
-def handle(context: Context, request: FetchRequest) -> Answer:
+def handle(context: RequestContext, request: FetchRequest) -> HandlerResult:
     """Read now if that is enough, else wait for more."""
-    return context.turn.go(_fetch(context, request))
+    return context.time_slice.start(_fetch(context, request))
 
 
-def _invalid(context: Context, request: FetchRequest) -> Steps[FetchResponse]:
+def _invalid(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
     """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
     response.responses = StreamingArray(FetchResponse, context.version)
@@ -254,26 +260,28 @@ def _invalid(context: Context, request: FetchRequest) -> Steps[FetchResponse]:
     return response
 
 
-def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
-    session = yield from context.services.sessions.open(context.image.topic_names, context.version, request, context)
+def _fetch(context: RequestContext, request: FetchRequest) -> Job[HandlerResult]:
+    session = yield from context.services.fetch_sessions.new_context(
+        context.image.topic_names, context.version, request, context
+    )
     if isinstance(session, FetchResponse):
         return session
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return (yield from _invalid(context, request))
-    wanted = session.wanted()
+    wanted = session.requested_partitions()
     reader = CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
     if session.is_follower or request.rack_id:
         reader = fetch_params(context, request, session, reader)
-    attempt = yield from _attempt(context, request, reader, wanted, session.rows(), arrives=True)
+    attempt = yield from _attempt(context, request, reader, wanted, session.create_row_buffer(), arrives=True)
     min_bytes = min(request.min_bytes, attempt.max_bytes)
-    nothing = attempt.count == attempt.unreadable.count and session.parks_on is None
+    nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         return (yield from _respond(context, reader, session, attempt))
-    available = Available(context, reader, min_bytes, session.parks_on)
+    available = Available(context, reader, min_bytes, session.wait_key)
     return _wait(context, request, reader, session, available, wanted, attempt.unreadable)
 
 
-def _count(context: Context, throttle: Throttle, rows: Any) -> Steps[None]:
+def _count(context: RequestContext, throttle: Throttle, rows: Any) -> Job[None]:
     """What goes to followers of partitions that may be held back."""
     now = context.services.env.monotonic_ms()
     for number, (want, row) in enumerate(rows, 1):
@@ -283,34 +291,38 @@ def _count(context: Context, throttle: Throttle, rows: Any) -> Steps[None]:
             throttle.count(len(row.records), now)
 
 
-def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line: Line) -> bool:
+def _watch(
+    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
+) -> bool:
     """Have a follower's session told of the next change, where a row has told all there is."""
-    replica = context.services.replicas.get(want.topic, want.partition) if want.topic is not None else None
+    replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
     if replica is None:
         return False
     return replica.watch(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
 
 
-def _told(context: Context, reader: FetchParams, session: FetchContext, attempt: _Attempt) -> Steps[None]:
+def _told(context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _Attempt) -> Job[None]:
     """What a follower is told counts towards its rate, and may be all there is."""
-    if context.peer.stopwatch is not None:
-        context.peer.stopwatch.is_exempt = True
+    if context.peer.request_timer is not None:
+        context.peer.request_timer.is_exempt = True
     if reader.throttle is not None and isinstance(attempt.rows, list):  # of very many nothing is kept
         yield from _count(context, reader.throttle, attempt.rows)
-    if session.session is not None and session.is_own:
+    if session.session is not None and session.is_session_owner:
         watch = partial(_watch, context, reader.follower)
-        yield from session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
+        yield from session.session.on_response(attempt.rows, watch, context.services.purgatory.check_and_complete)
 
 
-def _respond(context: Context, reader: FetchParams, session: FetchContext, attempt: _Attempt) -> Steps[FetchResponse]:
+def _respond(
+    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _Attempt
+) -> Job[FetchResponse]:
     takes = attempt.takes
-    if takes is not None and not takes.covers(attempt.bytes + attempt.count * ROW_BYTES, context.now_ms):
-        quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
-        delay_ms = quotas and quotas.fetched(context.peer, context.client_id, size_bytes, context.now_ms)
+    if takes is not None and not takes.try_record(attempt.bytes + attempt.count * ROW_BYTES, context.now_ms):
+        quotas, size_bytes = context.services.quota_holder.quotas, attempt.bytes + attempt.count * ROW_BYTES
+        delay_ms = quotas and quotas.fetch_throttle_ms(context.peer, context.client_id, size_bytes, context.now_ms)
         if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
-    response = yield from session.respond(attempt.rows)
+    response = yield from session.build_response(attempt.rows)
     if reader.follower >= 0:
         yield from _told(context, reader, session, attempt)
     elif context.version >= 16 and attempt.urgent:
@@ -320,22 +332,24 @@ def _respond(context: Context, reader: FetchParams, session: FetchContext, attem
 
 
 async def _wait(
-    context: Context,
+    context: RequestContext,
     request: FetchRequest,
     reader: FetchParams,
     session: FetchContext,
     available: Available,
-    wanted: Iterable[Wanted | None],
+    wanted: Iterable[CachedPartition | None],
     unreadable: Unreadable,
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    purgatory, parked = context.services.purgatory, Parked(available.is_enough_after)
+    purgatory, parked = context.services.purgatory, DelayedOperation(available.is_enough_after)
     try:
-        if not await context.turn.through(available.look(purgatory, parked, wanted, unreadable)):
+        if not await context.time_slice.run(available.look(purgatory, parked, wanted, unreadable)):
             await purgatory.wait_for(parked, request.max_wait_ms)
             context.now_ms = context.services.env.now_ms()
     finally:
         await purgatory.release(parked)
-    again = _attempt(context, request, reader, session.wanted(), session.rows(), arrives=False)
-    attempt = await context.turn.through(again)
-    return await context.turn.through(_respond(context, reader, session, attempt))
+    again = _attempt(
+        context, request, reader, session.requested_partitions(), session.create_row_buffer(), arrives=False
+    )
+    attempt = await context.time_slice.run(again)
+    return await context.time_slice.run(_respond(context, reader, session, attempt))

@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterable
 from ottla.broker.handlers.fetch_params import FetchParams, diverging_epoch
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import asks_anew
-from ottla.broker.server.dispatch import Context
-from ottla.broker.server.purgatory import Parked, Purgatory
-from ottla.broker.server.session import Wanted
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import RequestContext
+from ottla.broker.server.purgatory import DelayedOperation, Purgatory
+from ottla.broker.server.session import CachedPartition
+from ottla.broker.turn import Job
 from ottla.wire.errors import ProtocolError
 
 STEP = 16
@@ -42,11 +42,11 @@ class Unreadable:
 class Available:
     """How many bytes a reading would bring: only what a change touched is looked at again."""
 
-    def __init__(self, context: Context, reader: FetchParams, enough: int, besides: Hashable) -> None:
+    def __init__(self, context: RequestContext, reader: FetchParams, enough: int, besides: Hashable) -> None:
         self._context = context
         self._reader = reader
         self._enough = enough
-        self._wanted: dict[Hashable, Wanted] = {}
+        self._wanted: dict[Hashable, CachedPartition] = {}
         self._besides = besides
         """Woken, there is something in a partition that is not among these."""
         self._anew = None if reader.follower < 0 else asks_anew(reader.follower)
@@ -54,8 +54,12 @@ class Available:
         self._total = 0
 
     def look(
-        self, purgatory: Purgatory, parked: Parked, wanted: Iterable[Wanted | None], unreadable: Unreadable
-    ) -> Steps[bool]:
+        self,
+        purgatory: Purgatory,
+        parked: DelayedOperation,
+        wanted: Iterable[CachedPartition | None],
+        unreadable: Unreadable,
+    ) -> Job[bool]:
         """Look at all of them but the ``unreadable``, a step a few partitions; says whether it is enough.
 
         Each is watched before it is looked at: it may change while the others are.
@@ -86,10 +90,10 @@ class Available:
         self._bytes[key] = found
         return self._total >= self._enough
 
-    def _of(self, want: Wanted) -> int | None:
+    def _of(self, want: CachedPartition) -> int | None:
         """Bytes of one partition, at most its limit; None where the fetch is to be answered at once."""
         assert want.topic is not None
-        params, replica = self._reader, self._context.services.replicas.get(want.topic, want.partition)
+        params, replica = self._reader, self._context.services.replica_manager.get(want.topic, want.partition)
         if replica is None or (params.leader_only and not replica.is_leader):
             return None
         if want.current_leader_epoch not in (-1, replica.leader_epoch) or self._has_diverged(replica, want):
@@ -102,7 +106,7 @@ class Available:
         available = log.bytes_between(offset, upper)
         return None if available is None else min(available, want.max_bytes)
 
-    def _has_diverged(self, replica: Replica, want: Wanted) -> bool:
+    def _has_diverged(self, replica: Replica, want: CachedPartition) -> bool:
         """Of a consumer only: the log of a leader, which followers read, is not truncated."""
         if self._reader.follower >= 0 or want.last_fetched_epoch < 0:
             return False

@@ -11,8 +11,8 @@ from typing import Any
 
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import Context
-from ottla.broker.server.session import FetchContext, Wanted
+from ottla.broker.server.dispatch import RequestContext
+from ottla.broker.server.session import CachedPartition, FetchContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import EpochEndOffset, FetchRequest
 
@@ -46,7 +46,7 @@ class FetchParams:
             return log.log_end_offset
         return log.last_stable_offset if self.committed else log.high_watermark
 
-    def is_held_back(self, context: Context, replica: Replica) -> bool:
+    def is_held_back(self, context: RequestContext, replica: Replica) -> bool:
         """Whether a follower gets no records of a partition for now (R341)."""
         throttle, state, image = self.throttle, replica.state, context.image
         return (
@@ -65,10 +65,12 @@ CONSUMERS = {
 }
 
 
-def fetch_params(context: Context, request: FetchRequest, session: FetchContext, plain: FetchParams) -> FetchParams:
+def fetch_params(
+    context: RequestContext, request: FetchRequest, session: FetchContext, plain: FetchParams
+) -> FetchParams:
     """A follower, or a consumer that says where it is; ``plain``: what it would be if it did not."""
     if session.is_follower:
-        state, throttle = request.replica_state, context.services.replicas.leader_throttle
+        state, throttle = request.replica_state, context.services.replica_manager.leader_throttle
         held = None if throttle.bytes_a_second(context.image) is None else throttle
         broker = max(request.replica_id, state.replica_id)
         return FetchParams(False, True, broker, state.replica_epoch, throttle=held)
@@ -78,7 +80,7 @@ def fetch_params(context: Context, request: FetchRequest, session: FetchContext,
     return replace(plain, rack=request.rack_id, racks=racks)
 
 
-def diverging_epoch(replica: Replica, want: Wanted) -> EpochEndOffset | None:
+def diverging_epoch(replica: Replica, want: CachedPartition) -> EpochEndOffset | None:
     """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
     log = replica.log
     epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)

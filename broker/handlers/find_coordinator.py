@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from ottla.broker.groups.coordinator import partition_of
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -34,7 +34,7 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, code, message)
 
 
-def _refusal_of_share(context: Context, key: str) -> ErrorCode | None:
+def _refusal_of_share(context: RequestContext, key: str) -> ErrorCode | None:
     """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -43,7 +43,7 @@ def _refusal_of_share(context: Context, key: str) -> ErrorCode | None:
     return None if context.version >= SHARE_SINCE and is_well_formed else ErrorCode.INVALID_REQUEST
 
 
-def _find(context: Context, key: str, kind: int) -> Coordinator:
+def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
     name = TOPICS.get(kind)
     if name is None:
         return _refused(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
@@ -57,7 +57,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
     services = context.services
     topic = context.image.topics.get(name)
     if topic is None:
-        services.admin.auto_create(name)
+        services.controller_forwarder.auto_create(name)
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
     for broker_id, host, port, _ in services.metadata.endpoints(context.peer):
@@ -66,17 +66,17 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
 
 
-def handle(context: Context, request: FindCoordinatorRequest) -> Answer:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
     """Answer each key on its own."""
     if context.version >= 4:
-        return context.turn.go(_each(context, request))
+        return context.time_slice.start(_each(context, request))
     row = _find(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port
     )
 
 
-def _each(context: Context, request: FindCoordinatorRequest) -> Steps[Answer]:
+def _each(context: RequestContext, request: FindCoordinatorRequest) -> Job[HandlerResult]:
     rows = StreamingArray(FindCoordinatorResponse, context.version)
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from ottla.broker.server.dispatch import Context
+from ottla.broker.server.dispatch import RequestContext
 from ottla.log.validate import batch_size
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -43,7 +43,7 @@ def first_look(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
     return None
 
 
-def topic_name(context: Context, topic: TopicProduceData) -> str | None:
+def topic_name(context: RequestContext, topic: TopicProduceData) -> str | None:
     """A topic's name; None where its id is not known."""
     if context.version < 13:
         return topic.name

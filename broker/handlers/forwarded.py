@@ -11,10 +11,10 @@ Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: Message) -> Answer:
+def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask the controller."""
-    return context.services.admin.forward(context, request)
+    return context.services.controller_forwarder.forward(context, request)

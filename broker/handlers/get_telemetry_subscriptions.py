@@ -12,7 +12,7 @@ From KIP-714.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.get_telemetry_subscriptions import (
@@ -25,24 +25,26 @@ ACCEPTED = [CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, Com
 _MOST_CHARS = 255
 
 
-def handle(context: Context, request: GetTelemetrySubscriptionsRequest) -> Answer:
+def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
     """Say what to push."""
     try:
-        instance = context.services.telemetry.ask(request.client_instance_id, who_is(context), context.peer)
+        instance = context.services.client_metrics.get_subscription(
+            request.client_instance_id, who_is(context), context.peer
+        )
     except ProtocolError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code)
     return GetTelemetrySubscriptionsResponse(
-        client_instance_id=instance.ident,
+        client_instance_id=instance.client_instance_id,
         subscription_id=instance.subscription_id,
         accepted_compression_types=[int(codec) for codec in ACCEPTED],
-        push_interval_ms=instance.wanted.interval_ms,
+        push_interval_ms=instance.subscription.interval_ms,
         telemetry_max_bytes=context.services.config.number("telemetry.max.bytes"),
         delta_temporality=True,
-        requested_metrics=list(instance.wanted.metrics),
+        requested_metrics=list(instance.subscription.metrics),
     )
 
 
-def who_is(context: Context) -> dict[str, str | None]:
+def who_is(context: RequestContext) -> dict[str, str | None]:
     """A client as subscriptions' patterns see it, but for its id; it is kept as long as the client is known."""
     peer = context.peer
     return {

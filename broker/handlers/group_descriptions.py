@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.written import StreamingArray
@@ -24,12 +24,12 @@ class Kind(NamedTuple):
 
     messages: Any
     response: type[Any]
-    is_served: Callable[[Context], bool]
+    is_served: Callable[[RequestContext], bool]
     group: Callable[[GroupMachine, str], Any]
     """A group, or Raises: ProtocolError."""
-    head: Callable[[Context, GroupMachine, Any], Steps[Mapping[str, Any]]]
+    head: Callable[[RequestContext, GroupMachine, Any], Job[Mapping[str, Any]]]
     """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
-    member: Callable[[Context, Any, Any], Any]
+    member: Callable[[RequestContext, Any, Any], Any]
     """The row of a group's member, or Raises: Hidden."""
     hidden: str = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -38,17 +38,17 @@ class Hidden(Exception):
     """A group has to do with a topic that who asks may not describe."""
 
 
-def assigned_by(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Steps[Mapping[str, Any]]]:
+def assigned_by(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
     """The head of a row that names the group's assignor."""
 
-    def head(context: Context, machine: GroupMachine, group: Any) -> Steps[Mapping[str, Any]]:
+    def head(context: RequestContext, machine: GroupMachine, group: Any) -> Job[Mapping[str, Any]]:
         yield from ()
         return {"assignor_name": assignor(machine, group)}
 
     return head
 
 
-def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
+def topics(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
     """Partitions with their topics' names, as the messages of a kind say it; topics that are gone are left out."""
     rows = []
     for topic, numbers in held.items():
@@ -61,7 +61,7 @@ def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]])
     return messages.Assignment(rows)
 
 
-def _describe(context: Context, kind: Kind, machine: GroupMachine, group: Any) -> Steps[Any]:
+def _describe(context: RequestContext, kind: Kind, machine: GroupMachine, group: Any) -> Job[Any]:
     try:
         row = kind.messages.DescribedGroup(
             group_id=group.id,
@@ -78,7 +78,7 @@ def _describe(context: Context, kind: Kind, machine: GroupMachine, group: Any) -
     return row
 
 
-def _row(context: Context, kind: Kind, group_id: str, waits: Waits) -> Steps[Any]:
+def _row(context: RequestContext, kind: Kind, group_id: str, waits: Waits) -> Job[Any]:
     """One group."""
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
@@ -103,7 +103,7 @@ def _take(row: Any, answer: Any) -> None:
             setattr(row, name, getattr(empty, name))
 
 
-def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:
+def _all(context: RequestContext, kind: Kind, request: Any) -> WaitingJob[HandlerResult]:
     out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), Waits()
     described = kind.messages.DescribedGroup
     for group_id in once(request.group_ids):
@@ -117,15 +117,15 @@ def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:
         else:
             row = yield from _row(context, kind, group_id, waits)
             if request.include_authorized_operations and not row.error_code:
-                row.authorized_operations = context.authorized(ResourceType.GROUP, group_id)
+                row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         out.groups.append(row)
         if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
             yield from settle(waits)
     yield from settle(waits)
-    answer: Answer = out
+    answer: HandlerResult = out
     return answer
 
 
-def describe(context: Context, kind: Kind, request: Any) -> Answer:
+def describe(context: RequestContext, kind: Kind, request: Any) -> HandlerResult:
     """Answer each group on its own."""
-    return context.turn.go(_all(context, kind, request))
+    return context.time_slice.start(_all(context, kind, request))

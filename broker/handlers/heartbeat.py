@@ -9,13 +9,13 @@ Source: ``GroupMetadataManager.java``, ``GroupCoordinatorService.heartbeat`` (ap
 from __future__ import annotations
 
 from ottla.broker.handlers.membership import ask
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: HeartbeatRequest) -> Answer:
+def handle(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
     """Ask the group's machine."""
 
     def refuse(code: ErrorCode) -> Message:

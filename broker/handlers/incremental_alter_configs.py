@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from ottla.broker import loggers
 from ottla.broker.handlers.alter_configs import check_form, checked, joined, reframed
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.incremental_alter_configs import (
@@ -31,17 +31,17 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.schema import Message
 
-Forward = Callable[[Context, Message], Awaitable[Any]]
+Forward = Callable[[RequestContext, Message], Awaitable[Any]]
 
 
-def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
     """Change levels of loggers here; ask the controller for all else."""
-    return context.turn.go(changed(context, request, checked, AclOperation.ALTER_CONFIGS))
+    return context.time_slice.start(changed(context, request, checked, AclOperation.ALTER_CONFIGS))
 
 
 def changed(
-    context: Context, request: IncrementalAlterConfigsRequest, forward: Forward, operation: AclOperation
-) -> Steps[Any]:
+    context: RequestContext, request: IncrementalAlterConfigsRequest, forward: Forward, operation: AclOperation
+) -> Job[Any]:
     """Apply changes of loggers and hand on the rest of the request.
 
     Args:
@@ -76,8 +76,8 @@ def changed(
 
 
 def _applied(
-    context: Context, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
-) -> Steps[tuple[ErrorCode, str | None]]:
+    context: RequestContext, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
+) -> Job[tuple[ErrorCode, str | None]]:
     """Change the loggers of one resource; return its error and message."""
     changes = resources[0].configs
     try:
@@ -90,9 +90,9 @@ def _applied(
         loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
         for change in changes:
             yield
-            loggers.check_change(change)
+            loggers.check_logger_change(change)
     except ProtocolError as error:
         return error.code, error.message
     if not validate_only:
-        loggers.apply_changes(changes)
+        loggers.apply_logger_changes(changes)
     return ErrorCode.NONE, None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -30,7 +30,7 @@ def _refused(code: ErrorCode) -> Message:
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
-def handle(context: Context, request: InitProducerIdRequest) -> Answer:
+def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerResult:
     """Hand out the next producer id, or the next epoch of a transactional id's."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
@@ -50,7 +50,7 @@ def handle(context: Context, request: InitProducerIdRequest) -> Answer:
     return _allocate(context)
 
 
-async def _allocate(context: Context) -> Message:
+async def _allocate(context: RequestContext) -> Message:
     try:
         fresh = await context.services.producer_ids.next()
     except ProtocolError as error:
@@ -58,7 +58,7 @@ async def _allocate(context: Context) -> Message:
     return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
 
 
-def _begin(context: Context, transactional_id: str, request: InitProducerIdRequest) -> Answer:
+def _begin(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> HandlerResult:
     from ottla.broker.txn import initialising  # an idempotent producer needs nothing of transactions
 
     limit_ms = context.services.config.number("transaction.max.timeout.ms")
@@ -66,7 +66,7 @@ def _begin(context: Context, transactional_id: str, request: InitProducerIdReque
     return _ask(context, transactional_id, request) if code is E.NONE else _refused(code)
 
 
-async def _ask(context: Context, transactional_id: str, request: InitProducerIdRequest) -> Message:
+async def _ask(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> Message:
     from ottla.broker.metadata.producer_ids import NoneNow
     from ottla.broker.txn.events import InitProducerId
 
@@ -75,7 +75,7 @@ async def _ask(context: Context, transactional_id: str, request: InitProducerIdR
     timeout_ms = request.transaction_timeout_ms
 
     def ask() -> Ticket:
-        return services.transactions.ask(
+        return services.transaction_coordinator.ask(
             transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.machine import Initialize
 from ottla.broker.share.state import SharePartitionKey
 from ottla.wire.messages import initialize_share_group_state as wire
@@ -20,7 +20,7 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
     return Initialize(ticket, key, part.state_epoch, part.start_offset)
 
 
-def handle(context: Context, request: wire.InitializeShareGroupStateRequest) -> Answer:
+def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.InitializeShareGroupStateResponse, wire.InitializeStateResult, wire.PartitionResult
     return share_states.answer(context, request, kinds, _event, share_states.nothing, "initialize")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.rebalance import join_error
 from ottla.broker.handlers.membership import ask
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.schema import Message
@@ -21,7 +21,7 @@ MOST_PROTOCOLS = 1_000
 """Assignors that a member may name. Each is compared with those of all members while the event loop waits."""
 
 
-def handle(context: Context, request: JoinGroupRequest) -> Answer:
+def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
     """Ask the group's machine."""
 
     def refuse(code: ErrorCode) -> Message:

@@ -11,13 +11,13 @@ Several members: KIP-345; reasons: KIP-800.
 from __future__ import annotations
 
 from ottla.broker.handlers.membership import ask
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: LeaveGroupRequest) -> Answer:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
     """Ask the group's machine."""
 
     def refuse(code: ErrorCode) -> Message:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.decision import YIELD_EVERY, sort_steps
 from ottla.controller.image import (
     RESOURCE_BROKER,
@@ -32,7 +32,7 @@ from ottla.wire.messages.list_config_resources import (
 KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
 
-def _names(image: MetadataImage, kind: int) -> Steps[list[str]]:
+def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
     if kind == RESOURCE_TOPIC:
         return (yield from sort_steps(image.topics))
     if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
@@ -46,15 +46,15 @@ def _names(image: MetadataImage, kind: int) -> Steps[list[str]]:
     return (yield from sort_steps(names))
 
 
-def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
     """List names, kind by kind."""
     kinds = request.resource_types or (KINDS if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in KINDS for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return context.turn.go(_list(context.image, dict.fromkeys(kinds)))
+    return context.time_slice.start(_list(context.image, dict.fromkeys(kinds)))
 
 
-def _list(image: MetadataImage, kinds: Iterable[int]) -> Steps[Answer]:
+def _list(image: MetadataImage, kinds: Iterable[int]) -> Job[HandlerResult]:
     response = ListConfigResourcesResponse()
     for kind in kinds:
         for name in (yield from _names(image, kind)):

@@ -17,8 +17,8 @@ from typing import Any
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import CONSUMER
 from ottla.broker.handlers.rows import Waits, settle
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -44,7 +44,7 @@ _STATES = frozenset(
 _TYPES = frozenset({CLASSIC, CONSUMER, SHARE, STREAMS})
 
 
-def _known(names: Iterable[str], known: frozenset[str]) -> Waiting[set[str]]:
+def _known(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
     """Return those names of a filter that a group can have: no more is kept, however many there are."""
     found: set[str] = set()
     for name in names:
@@ -55,7 +55,7 @@ def _known(names: Iterable[str], known: frozenset[str]) -> Waiting[set[str]]:
     return found
 
 
-def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
+def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[HandlerResult]:
     out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), Waits()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _known(request.states_filter, _STATES)
@@ -95,6 +95,6 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
     return out
 
 
-def handle(context: Context, request: ListGroupsRequest) -> Answer:
+def handle(context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
     """List every group that passes the filters."""
-    return context.turn.go(_list(context, request))
+    return context.time_slice.start(_list(context, request))

@@ -20,9 +20,9 @@ from collections import defaultdict
 
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
-from ottla.broker.unpacking import Unpackings
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
+from ottla.broker.unpacking import DecompressionLimiter
 from ottla.log.by_time import find_max_timestamp_job, find_offset_by_timestamp_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
@@ -42,8 +42,8 @@ KNOWS_NOT_AVAILABLE = 5
 
 
 def _find(
-    replica: Replica, part: ListOffsetsPartition, upper: int, unpackings: Unpackings, *, unknown: bool
-) -> Waiting[tuple[int, int, int]]:
+    replica: Replica, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
+) -> WaitingJob[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
 
     Raises:
@@ -60,9 +60,9 @@ def _find(
         case -5 | -6:
             return -1, -1, -1
         case -3:
-            found = yield from unpackings.steps(find_max_timestamp_job(log))
+            found = yield from unpackings.as_job(find_max_timestamp_job(log))
         case _:
-            found = yield from unpackings.steps(find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset))
+            found = yield from unpackings.as_job(find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset))
     if found is not None and found.offset < upper:
         return found.timestamp_ms, found.offset, found.leader_epoch
     if unknown:
@@ -87,8 +87,8 @@ def _is_unknown(replica: Replica, request: ListOffsetsRequest) -> bool:
 
 
 def _one(
-    context: Context, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
-) -> Waiting[ListOffsetsPartitionResponse]:
+    context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
+) -> WaitingJob[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
     Raises:
@@ -100,7 +100,7 @@ def _one(
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
-    replica = context.services.replicas.any(topic, part.partition_index)
+    replica = context.services.replica_manager.any(topic, part.partition_index)
     if request.replica_id == DEBUGGING_REPLICA_ID:
         replica.check_epoch(part.current_leader_epoch)
     else:
@@ -108,7 +108,7 @@ def _one(
     upper, unknown = _upper(replica, request), _is_unknown(replica, request)
     try:
         timestamp_ms, offset, epoch = yield from _find(
-            replica, part, upper, context.services.unpackings, unknown=unknown
+            replica, part, upper, context.services.decompression_limiter, unknown=unknown
         )
     except WireError:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
@@ -121,7 +121,7 @@ def _one(
     )
 
 
-def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
+def _answer(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[HandlerResult]:
     response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
@@ -148,6 +148,6 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
     return response
 
 
-def handle(context: Context, request: ListOffsetsRequest) -> Answer:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
     """Answer each partition on its own."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))

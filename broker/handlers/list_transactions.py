@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import BY_TITLE, Transaction
 from ottla.controller.acl import AclOperation, ResourceType
@@ -33,18 +33,18 @@ MOST_BYTES = 1 << 17
 """A pattern may take so much memory, and with that so much time for an id."""
 
 
-def handle(context: Context, request: ListTransactionsRequest) -> Answer:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
     """List every id that passes the filters."""
-    return context.turn.go(_list(context, request))
+    return context.time_slice.start(_list(context, request))
 
 
-def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
+def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[HandlerResult]:
     states = yield from collect_distinct_steps(request.state_filters)
     unknown = yield from collect_steps(name for name in states if name not in BY_TITLE)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
     passes = _Filter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
     try:
-        shards = list(context.services.transactions.shards())
+        shards = list(context.services.transaction_coordinator.shards())
         pattern = _pattern(request.transactional_id_pattern)
     except ProtocolError as error:
         return ListTransactionsResponse(error_code=error.code)

@@ -10,20 +10,20 @@ from collections.abc import Generator
 from typing import cast
 
 from ottla.broker.groups.java_order import SORTED_AT_ONCE, sorting_texts
-from ottla.broker.server.dispatch import Context
+from ottla.broker.server.dispatch import RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 _ASKED_AT_ONCE = 100
 
 
-def taking_in(context: Context, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
+def taking_in(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
     """The names as a `SortedTexts`, each once, where the member may see all of them.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
     """
-    if context.is_guarded:
+    if context.has_authorizer:
         yield from _allowed(context, names)
     every: dict[str, None] = {}
     left = _most_bytes(context, group_id)
@@ -37,7 +37,7 @@ def taking_in(context: Context, group_id: str, names: list[str]) -> Generator[No
     return cast("list[str]", (yield from sorting_texts(every)))  # written and gone through as one
 
 
-def _allowed(context: Context, names: list[str]) -> Generator[None, None, None]:
+def _allowed(context: RequestContext, names: list[str]) -> Generator[None, None, None]:
     for number, name in enumerate(names):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -45,7 +45,7 @@ def _allowed(context: Context, names: list[str]) -> Generator[None, None, None]:
             yield
 
 
-def _most_bytes(context: Context, group_id: str) -> int:
+def _most_bytes(context: RequestContext, group_id: str) -> int:
     """The size of the largest record of a group here.
 
     Raises:

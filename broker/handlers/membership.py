@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.state import Call
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 
@@ -28,12 +28,12 @@ def kafka_uuid(raw: bytes) -> str:
 
 
 def ask(
-    context: Context,
+    context: RequestContext,
     request: Any,
     refuse: Refuse,
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
-) -> Answer:
+) -> HandlerResult:
     """Give a membership request to its group's machine; ``to_text`` makes the id of a member that has none, ``sees``
     says which topics it may describe.
     """
@@ -57,7 +57,7 @@ def _message(answer: Any, refuse: Refuse) -> Message:
     return answer
 
 
-async def _wait(context: Context, group_id: str, ticket: Ticket, refuse: Refuse) -> Message:
+async def _wait(context: RequestContext, group_id: str, ticket: Ticket, refuse: Refuse) -> Message:
     """Wait for the answer; the group hears if the client leaves before it comes."""
     forget = context.peer.on_close(partial(context.services.groups.close, group_id, ticket))
     try:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import sort_steps
 from ottla.controller.directories import offline_replicas
@@ -38,14 +38,18 @@ BY_ID_SINCE = 12
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-def cluster_operations(context: Context) -> int:
+def cluster_operations(context: RequestContext) -> int:
     """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
-    return context.authorized(ResourceType.CLUSTER) if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER) else 0
+    return (
+        context.authorized_operations(ResourceType.CLUSTER)
+        if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+        else 0
+    )
 
 
 def _row(
-    context: Context, image: MetadataImage, topic: TopicImage, request: MetadataRequest
-) -> Steps[MetadataResponseTopic]:
+    context: RequestContext, image: MetadataImage, topic: TopicImage, request: MetadataRequest
+) -> Job[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -62,7 +66,7 @@ def _row(
         )
         yield
     if request.include_topic_authorized_operations:
-        row.topic_authorized_operations = context.authorized(ResourceType.TOPIC, topic.name)
+        row.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, topic.name)
     return row
 
 
@@ -71,7 +75,7 @@ def _denied(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTo
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
-def _missing(context: Context, name: str, request: MetadataRequest, *, create: bool) -> MetadataResponseTopic:
+def _missing(context: RequestContext, name: str, request: MetadataRequest, *, create: bool) -> MetadataResponseTopic:
     """The row of a topic that is not there, which may begin to exist because of it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
@@ -82,14 +86,16 @@ def _missing(context: Context, name: str, request: MetadataRequest, *, create: b
         )
         if not may_create:
             return _denied(name)
-        context.services.admin.auto_create(name)
+        context.services.controller_forwarder.auto_create(name)
     row = MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
     if request.include_topic_authorized_operations:
-        row.topic_authorized_operations = context.authorized(ResourceType.TOPIC, name)
+        row.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, name)
     return row
 
 
-def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
+def _by_id(
+    context: RequestContext, wanted: MetadataRequestTopic, request: MetadataRequest
+) -> Job[MetadataResponseTopic]:
     topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
@@ -98,12 +104,12 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     return (yield from _row(context, context.image, topic, request))
 
 
-def _has_no_ids_yet(context: Context, wanted: MetadataRequestTopic) -> bool:
+def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
     """Whether a topic is asked for in a way its version only has room for."""
     return context.version < BY_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
-def _refused(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
+def _refused(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
     refused = MetadataResponse(
         error_code=ErrorCode.INVALID_REQUEST, topics=StreamingArray(MetadataResponse, context.version)
@@ -114,12 +120,12 @@ def _refused(context: Context, request: MetadataRequest) -> Steps[MetadataRespon
     return refused
 
 
-def handle(context: Context, request: MetadataRequest) -> Answer:
+def handle(context: RequestContext, request: MetadataRequest) -> HandlerResult:
     """Answer from the metadata image."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))
 
 
-def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
+def _answer(context: RequestContext, request: MetadataRequest) -> Job[HandlerResult]:
     services = context.services
     image = context.image
     response = MetadataResponse(
@@ -161,7 +167,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     return _authorized(context, response, request)
 
 
-def _authorized(context: Context, response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
+def _authorized(context: RequestContext, response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response

@@ -17,8 +17,8 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.machine import Commit
 from ottla.broker.handlers.positions import Good, is_too_long, positions
 from ottla.broker.handlers.rows import settled
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job, WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -33,7 +33,7 @@ from ottla.wire.written import StreamingArray
 class _Work:
     """One request on its way."""
 
-    def __init__(self, context: Context, request: OffsetCommitRequest) -> None:
+    def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._image = context.image
@@ -53,7 +53,7 @@ class _Work:
             self.response.topics.append(row)
         return row
 
-    def sort_out(self) -> Steps[None]:
+    def sort_out(self) -> Job[None]:
         """Answer for what is not there, keep the rest."""
         by_id = self._context.version >= 10
         for wanted in self._request.topics:
@@ -89,7 +89,7 @@ class _Work:
             ),
         )
 
-    def take_in(self, answer: Any) -> Steps[None]:
+    def take_in(self, answer: Any) -> Job[None]:
         """Give every position that was handed in the group's verdict."""
         verdict = answer.code if isinstance(answer, ProtocolError) else answer
         for name, topic_id, partitions in self.good:
@@ -102,12 +102,12 @@ class _Work:
             yield
 
 
-def handle(context: Context, request: OffsetCommitRequest) -> Answer:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
     """Check each position, hand the good ones to the group's machine."""
-    return context.turn.go(_commit(_Work(context, request)))
+    return context.time_slice.start(_commit(_Work(context, request)))
 
 
-def _commit(work: _Work) -> Waiting[Answer]:
+def _commit(work: _Work) -> WaitingJob[HandlerResult]:
     yield from work.sort_out()
     if work.good:
         yield from work.take_in((yield from settled(work.ask())))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from ottla.broker.groups.machine import DeleteOffsets
 from ottla.broker.handlers.rows import settled
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -24,7 +24,7 @@ from ottla.wire.messages.offset_delete import (
 from ottla.wire.written import StreamingArray
 
 
-def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
+def _delete(context: RequestContext, request: OffsetDeleteRequest) -> WaitingJob[HandlerResult]:
     """Hand in the positions that can be there, then answer for each."""
     image, out = context.image, OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
@@ -54,8 +54,8 @@ def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
     return out
 
 
-def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
     """Check the partitions, hand the good ones to the group's machine."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.turn.go(_delete(context, request))
+    return context.time_slice.start(_delete(context, request))

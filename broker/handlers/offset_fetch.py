@@ -21,8 +21,8 @@ from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import collect_steps
 from ottla.controller.image import MetadataImage
@@ -37,7 +37,7 @@ Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 class _Reader:
     """One request: rows of the form its version has."""
 
-    def __init__(self, context: Context, *, stable: bool) -> None:
+    def __init__(self, context: RequestContext, *, stable: bool) -> None:
         self.context = context
         self._stable = stable
         self.image: MetadataImage = context.image
@@ -55,7 +55,7 @@ class _Reader:
         stored: Mapping[int, bytes],
         topic_id: bytes,
         unstable: Container[int],
-    ) -> Steps[None]:
+    ) -> Job[None]:
         """A topic's positions; those of an earlier topic of the same name are none."""
         row = self.row
         for number in partitions:
@@ -71,7 +71,7 @@ class _Reader:
                 out.append(row(number, found.offset, found.leader_epoch, found.metadata))
             yield
 
-    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Steps[None]:
+    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
         """A topic's positions, each with an error."""
         for number in partitions:
             out.append(self.row(number, INVALID_OFFSET, -1, "", code))
@@ -83,7 +83,7 @@ class _Reader:
         return ZERO_UUID if known is None else known.id
 
 
-def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Steps[None]:
+def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Job[None]:
     for name, stored in list(offsets.topics(group_id).items()):
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
@@ -101,7 +101,7 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
 
 def _some(
     reader: _Reader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
-) -> Steps[None]:
+) -> Job[None]:
     by_id = reader.context.version >= 10
     failed = []
     for asked in wanted.topics or ():
@@ -142,7 +142,7 @@ def _check(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
         check_streams(streams, wanted.member_id, wanted.member_epoch)
 
 
-def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Steps[None]:
+def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Job[None]:
     """One group, in the form of v8 and later."""
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -168,7 +168,7 @@ def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetch
         reader.waits.append((ticket, partial(_refuse, out)))
 
 
-def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Waiting[None]:
+def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> WaitingJob[None]:
     whole: set[str] = set()
     for wanted in request.groups:
         if wanted.topics is None and wanted.group_id in whole:
@@ -184,7 +184,7 @@ def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
     yield from settle(reader.waits)
 
 
-def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Waiting[None]:
+def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> WaitingJob[None]:
     """The form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
@@ -209,12 +209,12 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
             yield None
 
 
-def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
+def handle(context: RequestContext, request: m.OffsetFetchRequest) -> HandlerResult:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))
 
 
-def _answer(context: Context, request: m.OffsetFetchRequest) -> Waiting[Answer]:
+def _answer(context: RequestContext, request: m.OffsetFetchRequest) -> WaitingJob[HandlerResult]:
     response = m.OffsetFetchResponse(groups=StreamingArray(m.OffsetFetchResponse, context.version))
     reader = _Reader(context, stable=request.require_stable)
     yield from (_read_old if context.version < 8 else _read_all)(reader, request, response)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.handlers.rows import each
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -24,8 +24,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 from ottla.wire.written import StreamingArray
 
 
-def _end_of(context: Context, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
-    replica = context.services.replicas.any(topic, part.partition)
+def _end_of(context: RequestContext, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    replica = context.services.replica_manager.any(topic, part.partition)
     replica.check_leads(part.current_leader_epoch)
     log = replica.log
     epoch, end = log.epochs.end_offset_for(part.leader_epoch, log.log_end_offset)
@@ -36,7 +36,7 @@ def _refused(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOf
     return EpochEndOffset(error.code, part.partition)
 
 
-def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Answer]:
+def _answer(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Job[HandlerResult]:
     response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
     for topic in request.topics:
         rows = yield from each(
@@ -50,6 +50,6 @@ def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Ans
     return response
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> HandlerResult:
     """Answer each partition on its own."""
-    return context.turn.go(_answer(context, request))
+    return context.time_slice.start(_answer(context, request))

@@ -25,8 +25,8 @@ from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
-from ottla.broker.server.dispatch import Answer, Context, Preparing
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext, Uncancellable
+from ottla.broker.turn import Job
 from ottla.log.validate import (
     AppendOrigin,
     RecordValidationError,
@@ -87,7 +87,7 @@ def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica)
 
 
 def _append(
-    context: Context,
+    context: RequestContext,
     replica: Replica,
     part: PartitionProduceData,
     checked: ValidatedBatch | None,
@@ -123,7 +123,7 @@ def _append(
 
 
 def _one(
-    context: Context,
+    context: RequestContext,
     name: str | None,
     part: PartitionProduceData,
     acks: int,
@@ -135,11 +135,15 @@ def _one(
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
         authorizer = context.services.authorizer
-        if authorizer is not None and name not in context.peer.writes and not authorizer.may_write(context, name):
+        if (
+            authorizer is not None
+            and name not in context.peer.writable_topics
+            and not authorizer.may_write(context, name)
+        ):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
-        replica = context.services.replicas.leader(name, part.index)
+        replica = context.services.replica_manager.leader(name, part.index)
         if acks not in _ACKS:
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
         if acks == -1 and not replica.is_alone:
@@ -165,7 +169,7 @@ class _Outcome:
 
     __slots__ = ("_context", "_failed", "_leaders", "_named", "_request", "_waiting", "later", "response")
 
-    def __init__(self, context: Context, request: ProduceRequest) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self._request = request
         self.response = ProduceResponse()
@@ -215,13 +219,15 @@ class _Outcome:
             if log.high_watermark < log.log_end_offset:
                 self._waiting.append(Waiting.begin(replica, row))
 
-    def answer(self) -> Answer:
+    def answer(self) -> HandlerResult:
         """The answer, once every partition has its row."""
-        context, quotas = self._context, self._context.services.metering.quotas
+        context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
             peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
-            if client_id != peer.brings.client_id or not peer.brings.covers(size_bytes, now_ms):
-                self.response.throttle_time_ms = quotas.produce.spend(peer, client_id, size_bytes, now_ms)
+            if client_id != peer.produce_quota.client_id or not peer.produce_quota.try_record(size_bytes, now_ms):
+                self.response.throttle_time_ms = quotas.produce.maybe_record_and_get_throttle_ms(
+                    peer, client_id, size_bytes, now_ms
+                )
         if self._request.acks == 0:
             if self._failed:
                 raise CloseConnection
@@ -239,7 +245,7 @@ class _Confirmed(_Outcome):
 
     __slots__ = ("_confirmation",)
 
-    def __init__(self, context: Context, request: ProduceRequest, confirmation: Confirmation) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest, confirmation: Confirmation) -> None:
         super().__init__(context, request)
         self._confirmation = confirmation
 
@@ -263,19 +269,19 @@ class _Confirmed(_Outcome):
         rows.append(row)
 
 
-def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
+def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | Uncancellable:
     """Append every partition's batch; each has its own outcome."""
     outcome = _Outcome(context, request)
     topics = request.topic_data
     if len(topics) > _MANY:
-        return Preparing(_long(context, request, outcome))
+        return Uncancellable(_long(context, request, outcome))
     corrupt = None
     for topic in topics:
         if len(topic.partition_data) > _MANY:
-            return Preparing(_long(context, request, outcome))
+            return Uncancellable(_long(context, request, outcome))
         corrupt = corrupt or first_look(topic.partition_data)
     if corrupt is TRANSACTIONAL:
-        return Preparing(_transactional(context, request))
+        return Uncancellable(_transactional(context, request))
     for topic in topics:
         name = topic.name if context.version < 13 else topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []
@@ -285,10 +291,10 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
             else:
                 outcome.refuse(part, corrupt, rows)
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return Preparing(_look(context, request, outcome)) if outcome.later else outcome.answer()
+    return Uncancellable(_look(context, request, outcome)) if outcome.later else outcome.answer()
 
 
-async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
+async def _look(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
     for one in outcome.later:
         row, replica = await _looked(context, request, one)
@@ -297,9 +303,9 @@ async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) ->
     return outcome.answer()
 
 
-async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
+async def _long(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
     """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
-    corrupt = await context.turn.through(_corrupt(request))
+    corrupt = await context.time_slice.run(_corrupt(request))
     if corrupt is TRANSACTIONAL:
         return await _transactional(context, request)
     if corrupt is not None:
@@ -307,12 +313,14 @@ async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) ->
     return await _each(context, request, outcome)
 
 
-async def _none(context: Context, request: ProduceRequest, outcome: _Outcome, error: ProtocolError) -> Answer:
-    await context.turn.through(_refuse_all(context, request, outcome, error))
+async def _none(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, error: ProtocolError
+) -> HandlerResult:
+    await context.time_slice.run(_refuse_all(context, request, outcome, error))
     return outcome.answer()
 
 
-async def _transactional(context: Context, request: ProduceRequest) -> Answer:
+async def _transactional(context: RequestContext, request: ProduceRequest) -> HandlerResult:
     """A request with batches of a transaction: its coordinator is asked first."""
     from ottla.broker.handlers.transactional import confirm
 
@@ -323,13 +331,13 @@ async def _transactional(context: Context, request: ProduceRequest) -> Answer:
     return await _each(context, request, _Confirmed(context, request, confirmation))
 
 
-async def _each(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
-    every = await context.turn.through(_take_all(context, request, outcome))
+async def _each(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
+    every = await context.time_slice.run(_take_all(context, request, outcome))
     answer = await _look(context, request, outcome)
     return None if answer is None else _told(context, request, answer, every)
 
 
-def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
+def _corrupt(request: ProduceRequest) -> Job[ProtocolError | None]:
     for topic in request.topic_data:
         for part in topic.partition_data:
             wrong = first_look((part,))
@@ -340,7 +348,9 @@ def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
     return None
 
 
-def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError) -> Steps[None]:
+def _refuse_all(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError
+) -> Job[None]:
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part in topic.partition_data:
@@ -354,7 +364,7 @@ Small = PartitionProduceResponse | ErrorCode
 """A row, or all there is to say in it: until all is known there may be very many."""
 
 
-def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> Steps[list[list[Small]]]:
+def _take_all(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> Job[list[list[Small]]]:
     every = []
     for topic in request.topic_data:
         name = topic_name(context, topic)
@@ -371,16 +381,21 @@ def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> S
 
 
 async def _told(
-    context: Context, request: ProduceRequest, answer: Message | Awaitable[Message | None], every: list[list[Small]]
+    context: RequestContext,
+    request: ProduceRequest,
+    answer: Message | Awaitable[Message | None],
+    every: list[list[Small]],
 ) -> Message | None:
     """The answer with a row for every partition, once what it waits for is known."""
     response = answer if isinstance(answer, Message) else await answer
     if isinstance(response, ProduceResponse):
-        response.responses = await context.turn.through(_rows(context, request, every))
+        response.responses = await context.time_slice.run(_rows(context, request, every))
     return response
 
 
-def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -> Steps[list[TopicProduceResponse]]:
+def _rows(
+    context: RequestContext, request: ProduceRequest, every: list[list[Small]]
+) -> Job[list[TopicProduceResponse]]:
     out: list[TopicProduceResponse] = StreamingArray(ProduceResponse, context.version)
     for topic, told in zip(request.topic_data, every, strict=True):
         rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
@@ -393,22 +408,24 @@ def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -
 
 
 async def _looked(
-    context: Context, request: ProduceRequest, one: _Later
+    context: RequestContext, request: ProduceRequest, one: _Later
 ) -> tuple[PartitionProduceResponse, Replica | None]:
     steps = one.steps
     while True:
         try:
-            checked = await context.services.unpackings.through(steps)
+            checked = await context.services.decompression_limiter.run(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
             return _one(context, one.name, one.part, request.acks, checked, one.txn)
         except ValidationPending as again:
             steps = again.steps
         except ProtocolError as error:
-            replica = context.services.replicas.get(one.name, one.part.index)
+            replica = context.services.replica_manager.get(one.name, one.part.index)
             return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
 
 
-def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]) -> None:
+def _tell_leader(
+    context: RequestContext, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]
+) -> None:
     known = context.image.topics.get(topic)
     partition = known.partitions.get(index) if known is not None else None
     if partition is not None:

@@ -12,21 +12,23 @@ From KIP-714.
 from __future__ import annotations
 
 from ottla.broker.handlers.get_telemetry_subscriptions import who_is
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
-def handle(context: Context, request: PushTelemetryRequest) -> Answer:
+def handle(context: RequestContext, request: PushTelemetryRequest) -> HandlerResult:
     """Take them."""
-    return context.turn.go(_taken(context, request))
+    return context.time_slice.start(_taken(context, request))
 
 
-def _taken(context: Context, request: PushTelemetryRequest) -> Steps[Answer]:
+def _taken(context: RequestContext, request: PushTelemetryRequest) -> Job[HandlerResult]:
     services, who = context.services, who_is(context)
     try:
-        yield from services.telemetry.push(request, who, context.peer, services.config.number("telemetry.max.bytes"))
+        yield from services.client_metrics.push(
+            request, who, context.peer, services.config.number("telemetry.max.bytes")
+        )
     except ProtocolError as error:
         return PushTelemetryResponse(error_code=error.code)
     return PushTelemetryResponse()

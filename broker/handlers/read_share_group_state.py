@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.machine import Read
 from ottla.broker.share.state import SharePartitionKey, ShareState
 from ottla.wire.messages import read_share_group_state as wire
@@ -28,7 +28,7 @@ def _fill(row: Any, state: ShareState) -> None:
     ]
 
 
-def handle(context: Context, request: wire.ReadShareGroupStateRequest) -> Answer:
+def handle(context: RequestContext, request: wire.ReadShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
     return share_states.answer(context, request, kinds, _event, _fill, "read")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.machine import Summary
 from ottla.broker.share.state import SharePartitionKey, ShareState
 from ottla.wire.messages import read_share_group_state_summary as wire
@@ -28,7 +28,7 @@ def _fill(row: Any, state: ShareState) -> None:
     row.start_offset, row.delivery_complete_count = state.start_offset, state.delivery_complete_count
 
 
-def handle(context: Context, request: wire.ReadShareGroupStateSummaryRequest) -> Answer:
+def handle(context: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.ReadShareGroupStateSummaryResponse, wire.ReadStateSummaryResult, wire.PartitionResult
     return share_states.answer(context, request, kinds, _event, _fill, "read")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Job, WaitingJob
 from ottla.wire.errors import ProtocolError
 from ottla.wire.written import BUFFERED_ELEMENTS
 
@@ -22,7 +22,7 @@ assert WAITS_AT_ONCE <= BUFFERED_ELEMENTS
 
 def each(
     rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
-) -> Steps[list[R]]:
+) -> Job[list[R]]:
     """One row more for every part: what ``answer`` gives, or what ``refused`` makes of the error it raised."""
     for part in parts:
         try:
@@ -43,7 +43,7 @@ def once(names: Iterable[str]) -> Iterator[str | None]:
         seen.add(raw)
 
 
-def settle(waits: Waits) -> Waiting[None]:
+def settle(waits: Waits) -> WaitingJob[None]:
     """Have everything taken in that is waited for."""
     for ticket, take in waits:
         yield from settled(ticket)
@@ -51,7 +51,7 @@ def settle(waits: Waits) -> Waiting[None]:
     waits.clear()
 
 
-def settled(ticket: Ticket) -> Waiting[Any]:
+def settled(ticket: Ticket) -> WaitingJob[Any]:
     """A ticket's answer, once it is there."""
     yield None if ticket.answer is not None else ticket
     return ticket.answer

@@ -9,13 +9,13 @@ From KIP-152.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 _TEXT = "SaslAuthenticate request received after successful authentication"
 
 
-def handle(context: Context, request: SaslAuthenticateRequest) -> Answer:
+def handle(context: RequestContext, request: SaslAuthenticateRequest) -> HandlerResult:
     """Not here, not now."""
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _TEXT)

@@ -9,11 +9,11 @@ From KIP-43.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(context: Context, request: SaslHandshakeRequest) -> Answer:
+def handle(context: RequestContext, request: SaslHandshakeRequest) -> HandlerResult:
     """Not here, not now."""
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

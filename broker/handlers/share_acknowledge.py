@@ -14,32 +14,32 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.handlers import share_acks as acks
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.sessions import CLOSING, OPENING, Place
-from ottla.broker.turn import Waiting
+from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_acknowledge as wire
 
 
-def handle(context: Context, request: wire.ShareAcknowledgeRequest) -> Answer:
+def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
     """Take everything in at once, then wait until it is written."""
     refused = acks.refusal(context, request.group_id, request.member_id)
     if refused is not None:
         return wire.ShareAcknowledgeResponse(error_code=refused)
     assert request.group_id is not None
     assert request.member_id is not None
-    shares, epoch = context.services.shares, request.share_session_epoch
+    shares, epoch = context.services.share_partition_manager, request.share_session_epoch
     try:
         if epoch == OPENING:
             raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         shares.sessions.go_on(request.group_id, request.member_id, epoch)
     except ProtocolError as error:
         return wire.ShareAcknowledgeResponse(error_code=error.code)
-    return context.turn.go(_acknowledge(context, request))
+    return context.time_slice.start(_acknowledge(context, request))
 
 
-def _acknowledge(context: Context, request: wire.ShareAcknowledgeRequest) -> Waiting[Answer]:
-    shares = context.services.shares
+def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> WaitingJob[HandlerResult]:
+    shares = context.services.share_partition_manager
     said: dict[Place, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.server.dispatch import Context
+from ottla.broker.server.dispatch import RequestContext
 from ottla.broker.share.acknowledging import RENEW, Acknowledgement
 from ottla.broker.share.sessions import Place
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import collect_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -23,12 +23,12 @@ RENEWS_SINCE = 2
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def is_served(context: Context) -> bool:
+def is_served(context: RequestContext) -> bool:
     """Whether share groups may be used here: the level of the feature says so."""
     return context.image.features.get("share.version", 0) >= 1
 
 
-def refusal(context: Context, group_id: str | None, member_id: str | None) -> ErrorCode | None:
+def refusal(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
     """Why nothing of a request is looked at; None where it is."""
     if not is_served(context):
         return ErrorCode.UNSUPPORTED_VERSION
@@ -44,7 +44,7 @@ def refusal(context: Context, group_id: str | None, member_id: str | None) -> Er
 _TYPES_AT_ONCE = 4096
 
 
-def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Steps[bool]:
+def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
     """Whether a partition's batches cannot be meant (item 219)."""
     previous = -1
     most = RENEW if renews else RENEW - 1
@@ -61,13 +61,15 @@ def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Step
     return False
 
 
-def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Waiting[list[tuple[Place, Ticket]]]:
+def take(
+    context: RequestContext, request: Any, batches: dict[Place, list[Any]]
+) -> WaitingJob[list[tuple[Place, Ticket]]]:
     """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
 
     Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
     """
     told, is_looked_at = [], False
-    shares, group_id, member_id = context.services.shares, request.group_id, request.member_id
+    shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
     renews = context.version >= RENEWS_SINCE
     for place, said in batches.items():
         ticket = Ticket()
@@ -98,9 +100,9 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Wai
     return told if is_looked_at else [each for each in told if each[1].answer is not True]
 
 
-def leader_of(context: Context, place: Place) -> tuple[int, int]:
+def leader_of(context: RequestContext, place: Place) -> tuple[int, int]:
     """Who leads a partition, and under which epoch; -1 each where nobody is known."""
-    name = context.services.shares.name_of(place)
+    name = context.services.share_partition_manager.name_of(place)
     topic = None if name is None else context.image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(place.partition)
     return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)

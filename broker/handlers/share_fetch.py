@@ -22,13 +22,13 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_acks as acks
 from ottla.broker.handlers.fetch import ROW_BYTES
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.purgatory import Parked
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.server.purgatory import DelayedOperation
 from ottla.broker.share.acquiring import Asked, Fetched
 from ottla.broker.share.reading import aborted_among, batches_in, sliced
 from ottla.broker.share.sessions import CLOSING, MANY_PLACES, OPENING, Place, ShareSession
 from ottla.broker.share.shared import Shared
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
@@ -45,16 +45,16 @@ def _upper(replica: Replica, *, committed: bool) -> int:
 class _Fetch:
     """One request's way through its share partitions."""
 
-    def __init__(self, context: Context, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
+    def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
         self._context = context
         self._request = request
         self._session = session
-        self._shares = context.services.shares
+        self._shares = context.services.share_partition_manager
         self._committed = self._shares.rules.reads_committed(request.group_id or "")
         self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
-        quotas = context.services.metering.quotas
+        quotas = context.services.quota_holder.quotas
         if quotas is not None:
-            self._max_bytes = quotas.most_fetched(context.peer, context.client_id, self._max_bytes)
+            self._max_bytes = quotas.max_fetch_bytes(context.peer, context.client_id, self._max_bytes)
         self.rows: dict[Place, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
         self._shared: dict[Place, Shared] = {}
@@ -77,15 +77,15 @@ class _Fetch:
                 shared = self._shared[place] = self._one(place)
             except ProtocolError as error:
                 self._fail(place, error)
-                await self._context.turn.step()
+                await self._context.time_slice.maybe_yield()
                 continue
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
             self._by_key[shared.wakes] = place
             new += shared.rules is None
             if new >= BEGUN_AT_ONCE:  # each begins with a call to the persister
-                await self._context.turn.rest()
+                await self._context.time_slice.yield_now()
                 new = 0
-            await self._context.turn.step()
+            await self._context.time_slice.maybe_yield()
 
     def _one(self, place: Place) -> Shared:
         name = self._shares.name_of(place)
@@ -108,14 +108,14 @@ class _Fetch:
 
         Each is watched before it is looked at: it may change while the others are.
         """
-        purgatory, turn = self._context.services.purgatory, self._context.turn
-        parked, enough = Parked(self.is_enough_after), not self._shared
+        purgatory, turn = self._context.services.purgatory, self._context.time_slice
+        parked, enough = DelayedOperation(self.is_enough_after), not self._shared
         try:
             for key, place in self._by_key.items():
                 purgatory.watch(parked, key)
                 if key[0] == "share":
                     enough = self._look_at(place) or enough
-                await turn.step()
+                await turn.maybe_yield()
             if not enough and not parked.event.is_set():
                 await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
         finally:
@@ -151,11 +151,11 @@ class _Fetch:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self) -> Steps[None]:
+    def read(self) -> Job[None]:
         """Hand out what there is, in order, as many records as were asked for."""
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         for place, shared in list(self._shared.items()):
-            if self._context.peer.closed:
+            if self._context.peer.is_disconnected:
                 return  # its session is over: nobody would give back what was handed out now
             offset = shared.next_fetch_offset()
             try:
@@ -200,12 +200,12 @@ class _Fetch:
         return sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
 
-def handle(context: Context, request: wire.ShareFetchRequest) -> Answer:
+def handle(context: RequestContext, request: wire.ShareFetchRequest) -> HandlerResult:
     """Take acknowledgements, read now if that is enough, else wait for more."""
-    return context.turn.go(_handle(context, request))
+    return context.time_slice.start(_handle(context, request))
 
 
-def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer]:
+def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> WaitingJob[HandlerResult]:
     refused = acks.refusal(context, request.group_id, request.member_id)
     if refused is None and context.version >= acks.RENEWS_SINCE and request.is_renew_ack:
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
@@ -238,10 +238,10 @@ def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer
 
 
 def _session(
-    context: Context, request: wire.ShareFetchRequest, said: dict[Place, list[Any]], forgotten: set[Place]
+    context: RequestContext, request: wire.ShareFetchRequest, said: dict[Place, list[Any]], forgotten: set[Place]
 ) -> ShareSession | None:
     """The session this request is of; None where it ends it."""
-    sessions, epoch = context.services.shares.sessions, request.share_session_epoch
+    sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
     if epoch == OPENING:
         if any(said.values()):
@@ -254,14 +254,14 @@ def _session(
     return session
 
 
-async def _later(context: Context, request: wire.ShareFetchRequest, response: Message) -> Message:
+async def _later(context: RequestContext, request: wire.ShareFetchRequest, response: Message) -> Message:
     """There are too many sessions: whoever is one too many does not ask again at once."""
     await context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
     return response
 
 
 async def _go_on(
-    context: Context,
+    context: RequestContext,
     request: wire.ShareFetchRequest,
     fetch: _Fetch,
     session: ShareSession | None,
@@ -270,19 +270,19 @@ async def _go_on(
     await fetch.begin()
     if request.max_records > 0 and request.max_bytes > 0:
         await fetch.wait()
-        await context.turn.through(fetch.read())
-    rows = await context.turn.through(_news(request, fetch.rows, session))
+        await context.time_slice.run(fetch.read())
+    rows = await context.time_slice.run(_news(request, fetch.rows, session))
     for place, ticket in told:
         await ticket.wait()
         _acknowledged(rows, place, ticket.answer)
-        await context.turn.step()
+        await context.time_slice.maybe_yield()
     if request.share_session_epoch == CLOSING:
-        context.services.shares.sessions.close(request.group_id or "", request.member_id or "")
-    response = await context.turn.through(_response(context, request, rows))
-    quotas = context.services.metering.quotas
+        context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
+    response = await context.time_slice.run(_response(context, request, rows))
+    quotas = context.services.quota_holder.quotas
     if quotas is not None:
         size_bytes = sum(len(row.records or b"") + ROW_BYTES for row in rows.values())
-        response.throttle_time_ms = quotas.fetch.take(
+        response.throttle_time_ms = quotas.fetch.record_and_get_throttle_ms(
             context.peer, context.client_id, size_bytes, context.services.env.now_ms()
         )
     return response
@@ -290,7 +290,7 @@ async def _go_on(
 
 def _news(
     request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData], session: ShareSession | None
-) -> Steps[dict[Place, wire.PartitionData]]:
+) -> Job[dict[Place, wire.PartitionData]]:
     """What the answer must name."""
     out = {}
     for place, row in rows.items():
@@ -311,8 +311,8 @@ def _acknowledged(rows: dict[Place, wire.PartitionData], place: Place, answer: A
 
 
 def _response(
-    context: Context, request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData]
-) -> Steps[wire.ShareFetchResponse]:
+    context: RequestContext, request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData]
+) -> Job[wire.ShareFetchResponse]:
     topics: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
     for place, row in rows.items():
@@ -323,7 +323,9 @@ def _response(
         yield
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
     return wire.ShareFetchResponse(
-        acquisition_lock_timeout_ms=context.services.shares.rules.limits(request.group_id or "").lock_duration_ms,
+        acquisition_lock_timeout_ms=context.services.share_partition_manager.rules.limits(
+            request.group_id or ""
+        ).lock_duration_ms,
         responses=[wire.ShareFetchableTopicResponse(topic_id, parts) for topic_id, parts in topics.items()],
         node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
     )

@@ -15,13 +15,13 @@ from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.share.state import ShareGroup, ShareMember
 from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
 from ottla.broker.handlers.share_acks import is_served
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.messages import share_group_describe as m
 
 ASSIGNOR = "simple"
 
 
-def _member(context: Context, group: ShareGroup, member: ShareMember) -> m.Member:
+def _member(context: RequestContext, group: ShareGroup, member: ShareMember) -> m.Member:
     return m.Member(
         member.id,
         member.rack_id,
@@ -40,6 +40,6 @@ def _group(machine: GroupMachine, group_id: str) -> ShareGroup:
 KIND = Kind(m, m.ShareGroupDescribeResponse, is_served, _group, assigned_by(lambda *_: ASSIGNOR), _member)
 
 
-def handle(context: Context, request: m.ShareGroupDescribeRequest) -> Answer:
+def handle(context: RequestContext, request: m.ShareGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe(context, KIND, request)

@@ -20,8 +20,8 @@ from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
 from ottla.broker.groups.state import Call
 from ottla.broker.handlers.share_acks import LONGEST_MEMBER_ID, is_served
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -57,7 +57,7 @@ def check(request: ShareGroupHeartbeatRequest) -> None:
     unless(request.member_epoch >= LEAVING, "MemberEpoch is invalid.")
 
 
-def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
+def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine; then see to the partitions it has to get ready."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -67,14 +67,14 @@ def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
         return _refuse(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY:
-        return context.turn.go(_take_in(context, request))
+        return context.time_slice.start(_take_in(context, request))
     for name in names:
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _ask(context, request)
 
 
-def _take_in(context: Context, request: ShareGroupHeartbeatRequest) -> Steps[Answer]:
+def _take_in(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Job[HandlerResult]:
     from ottla.broker.handlers.many_names import taking_in
 
     try:
@@ -86,7 +86,7 @@ def _take_in(context: Context, request: ShareGroupHeartbeatRequest) -> Steps[Ans
     return _ask(context, request)
 
 
-def _ask(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
+def _ask(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
     try:
         check(request)
     except ProtocolError as error:
@@ -94,7 +94,7 @@ def _ask(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
     return _beat(context, request)
 
 
-async def _beat(context: Context, request: ShareGroupHeartbeatRequest) -> Message:
+async def _beat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
     call = Call(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
     answer = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
@@ -102,14 +102,16 @@ async def _beat(context: Context, request: ShareGroupHeartbeatRequest) -> Messag
         return _refuse(answer.code, answer.message)
     assert isinstance(answer, Beaten)
     if answer.to_initialize:
-        shares = context.services.shares
+        shares = context.services.share_partition_manager
         shares.start(partial(initialize, context, request.group_id, answer.epoch, answer.to_initialize))
     return answer.response
 
 
-async def initialize(context: Context, group_id: str, epoch: int, places: Places, start_offset: int = -1) -> None:
+async def initialize(
+    context: RequestContext, group_id: str, epoch: int, places: Places, start_offset: int = -1
+) -> None:
     """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
-    shares, done = context.services.shares, True
+    shares, done = context.services.share_partition_manager, True
     try:
         await shares.initialize(group_id, epoch, places, start_offset)
     except ProtocolError:
@@ -117,7 +119,7 @@ async def initialize(context: Context, group_id: str, epoch: int, places: Places
     await tell_initialized(context, group_id, places, done=done)
 
 
-async def tell_initialized(context: Context, group_id: str, places: Places, *, done: bool) -> None:
+async def tell_initialized(context: RequestContext, group_id: str, places: Places, *, done: bool) -> None:
     """Tell a group what came of partitions that were to get their state."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.ask(group_id, lambda own: OfShare(own, rule)).wait()

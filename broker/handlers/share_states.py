@@ -11,9 +11,9 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
@@ -38,14 +38,14 @@ def _event(event_of: Event, at: SharePartitionKey, part: Any, ticket: Ticket) ->
 
 
 def _each(
-    context: Context,
+    context: RequestContext,
     request: Any,
     kinds: Kinds,
     event_of: Event,
     fill: Fill,
     doing: str,
-    prepared: Callable[[Any], Steps[None]] | None,
-) -> Waiting[Message]:
+    prepared: Callable[[Any], Job[None]] | None,
+) -> WaitingJob[Message]:
     response_class, topic_class, row_class = kinds
     response, waits = response_class(results=StreamingArray(response_class, context.version)), Waits()
     empty = False
@@ -66,7 +66,7 @@ def _each(
             if prepared is not None:
                 yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
-            ticket = context.services.shares.coordinator.ask(at, partial(_event, event_of, at, part))
+            ticket = context.services.share_partition_manager.coordinator.ask(at, partial(_event, event_of, at, part))
             waits.append((ticket, partial(_take, row, fill, doing)))
             yield None
             if len(waits) >= WAITS_AT_ONCE:
@@ -79,19 +79,19 @@ def _each(
 
 
 def answer(
-    context: Context,
+    context: RequestContext,
     request: Any,
     kinds: Kinds,
     event_of: Event,
     fill: Fill,
     doing: str,
-    prepared: Callable[[Any], Steps[None]] | None = None,
-) -> Answer:
+    prepared: Callable[[Any], Job[None]] | None = None,
+) -> HandlerResult:
     """One row for every partition: what the coordinator said of it, or its refusal.
 
     ``prepared``: changes a partition of the request, in steps, before its event is made of it.
     """
-    return context.turn.go(_each(context, request, kinds, event_of, fill, doing, prepared))
+    return context.time_slice.start(_each(context, request, kinds, event_of, fill, doing, prepared))
 
 
 def nothing(row: Any, answer: Any) -> None:

@@ -21,8 +21,8 @@ from ottla.broker.groups.streams.configured import ConfiguredSubtopology, Intern
 from ottla.broker.groups.streams.state import NOTHING, Member, StreamsGroup
 from ottla.broker.handlers.group_descriptions import Hidden, Kind, describe
 from ottla.broker.handlers.streams_group_heartbeat import is_served
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.messages import streams_group_describe as m
 from ottla.wire.messages import streams_group_records as kept
@@ -32,7 +32,7 @@ def _tasks(tasks: Mapping[str, Collection[int]]) -> list[m.TaskIds]:
     return [m.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
 
 
-def _member(context: Context, group: StreamsGroup, member: Member) -> m.Member:
+def _member(context: RequestContext, group: StreamsGroup, member: Member) -> m.Member:
     has, target = member.assigned, group.target.get(member.id, NOTHING)
     return m.Member(
         member.id,
@@ -101,7 +101,7 @@ def _topics(topology: m.Topology) -> Iterator[str]:
         yield from (topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])
 
 
-def _head(context: Context, machine: GroupMachine, group: StreamsGroup) -> Steps[Mapping[str, Any]]:
+def _head(context: RequestContext, machine: GroupMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
     """The topology, where who asks may describe each topic in it."""
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
@@ -119,6 +119,6 @@ HIDDEN = "The described group uses topics that the client is not authorized to d
 KIND = Kind(m, m.StreamsGroupDescribeResponse, is_served, _group, _head, _member, HIDDEN)
 
 
-def handle(context: Context, request: m.StreamsGroupDescribeRequest) -> Answer:
+def handle(context: RequestContext, request: m.StreamsGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe(context, KIND, request)

@@ -24,8 +24,8 @@ from ottla.broker.groups.streams.configured import MOST_TASKS, InternalTopic
 from ottla.broker.groups.streams.heartbeat import Beaten, heartbeat
 from ottla.broker.groups.streams.status import Status
 from ottla.broker.groups.streams.topology import named_by
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.topics import topic_name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -42,7 +42,7 @@ SHOWN = 3
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-def is_served(context: Context) -> bool:
+def is_served(context: RequestContext) -> bool:
     """Whether streams groups may be used here."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
@@ -104,7 +104,7 @@ def check_changelogs(topology: hb.Topology) -> None:
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
-def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Steps[None]:
+def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
     """Whether a request is small enough to be looked at in one turn of the loop.
 
     Raises:
@@ -131,7 +131,7 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Steps[None]:
         yield
 
 
-def _check_topics(context: Context, topology: hb.Topology) -> Steps[None]:
+def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
     """Whether the application's topics may be such, and who asks may see them all."""
     names = list(dict.fromkeys(named_by(topology)))
     yield
@@ -153,7 +153,7 @@ def _check_topics(context: Context, topology: hb.Topology) -> Steps[None]:
         yield
 
 
-def handle(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Answer:
+def handle(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine; then see to the topics that are to be made."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -162,11 +162,11 @@ def handle(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Answer
     return _beat(context, request)
 
 
-async def _beat(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Message:
+async def _beat(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> Message:
     try:
-        await context.turn.through(_check_size(request))
+        await context.time_slice.run(_check_size(request))
         if request.topology is not None:
-            await context.turn.through(_check_topics(context, request.topology))
+            await context.time_slice.run(_check_topics(context, request.topology))
         check(request)
     except ProtocolError as error:
         return _refuse(error.code, error.message)
@@ -181,7 +181,9 @@ async def _beat(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> M
     return answer.response
 
 
-def _create(context: Context, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]) -> None:
+def _create(
+    context: RequestContext, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]
+) -> None:
     """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
@@ -189,7 +191,7 @@ def _create(context: Context, response: hb.StreamsGroupHeartbeatResponse, topics
     if denied:
         _add(response, f"; Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
-    internal = context.services.admin.internal_topics(context.services.env.now_ms)
+    internal = context.services.controller_forwarder.internal_topics(context.services.env.now_ms)
     internal.create(map(_creatable, topics.values()), 2 * response.heartbeat_interval_ms)
     failed = [f"{name} ({why})" for name in topics if (why := internal.failure(name)) is not None]
     if failed:

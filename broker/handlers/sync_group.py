@@ -11,7 +11,7 @@ Static members: KIP-345; protocol type and name: KIP-559.
 from __future__ import annotations
 
 from ottla.broker.handlers.membership import ask
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Message
@@ -20,7 +20,7 @@ MOST_ASSIGNMENTS = 100_000
 """More members than a record of a group can hold: Kafka refuses to write it."""
 
 
-def handle(context: Context, request: SyncGroupRequest) -> Answer:
+def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
     """Ask the group's machine."""
 
     def refuse(code: ErrorCode) -> Message:

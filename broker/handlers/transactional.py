@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, topic_name
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.server.dispatch import Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import RequestContext
+from ottla.broker.turn import Job
 from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
 from ottla.controller import acl
 from ottla.log.validate import parse_single_batch
@@ -53,13 +53,13 @@ class _Begun(NamedTuple):
     sequences: dict[TopicPartition, int]
 
 
-def _may(context: Context, name: str) -> bool:
+def _may(context: RequestContext, name: str) -> bool:
     """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
     return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
 
-def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
+def _begun(context: RequestContext, request: ProduceRequest) -> Job[_Begun]:
     """Batches of a transaction in partitions that exist, and that it may go to; what is wrong with others is told where
     they would be appended.
 
@@ -98,7 +98,7 @@ def _told(code: ErrorCode, operation: Operation) -> ProtocolError:
     return ProtocolError(code)
 
 
-async def confirm(context: Context, request: ProduceRequest) -> Confirmation:
+async def confirm(context: RequestContext, request: ProduceRequest) -> Confirmation:
     """Have the coordinator confirm what is to be appended.
 
     Raises:
@@ -108,13 +108,13 @@ async def confirm(context: Context, request: ProduceRequest) -> Confirmation:
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
     if transactional_id is None or not may:
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    begun = await context.turn.through(_begun(context, request))
+    begun = await context.time_slice.run(_begun(context, request))
     if not begun.sequences:
         return Confirmation({}, {})
     operation = Operation.VERIFY
     if version >= _ABORTABLE_SINCE:
         operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
     services = context.services
-    answer = await services.verifier().verify(Wanted(transactional_id, *begun, operation))
+    answer = await services.transaction_verifier().verify(Wanted(transactional_id, *begun, operation))
     context.now_ms = services.env.now_ms()
     return Confirmation({at: _told(code, operation) for at, code in answer.refused.items()}, answer.txns)

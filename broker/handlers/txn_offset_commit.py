@@ -19,8 +19,8 @@ from ottla.broker.coordinator.errors import told
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import Commit
 from ottla.broker.handlers.positions import Good, is_too_long, positions
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.broker.txn.verification import Operation, Wanted
 from ottla.controller import acl
 from ottla.log.machine import TransactionContext
@@ -37,7 +37,7 @@ _LOADING_SINCE = 2
 class _Work:
     """One request on its way."""
 
-    def __init__(self, context: Context, request: m.TxnOffsetCommitRequest) -> None:
+    def __init__(self, context: RequestContext, request: m.TxnOffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._limit = context.services.groups.settings.max_metadata_bytes
@@ -53,7 +53,7 @@ class _Work:
             self.response.topics.append(row)
         row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
 
-    def sort_out(self) -> Steps[None]:
+    def sort_out(self) -> Job[None]:
         """Answer for what is not there, or not the caller's, and keep the rest."""
         context, request = self._context, self._request
         unauthorized = self._unauthorized()
@@ -122,14 +122,14 @@ class _Work:
             operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
         whose = request.producer_id, request.producer_epoch
         wanted = Wanted(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
-        answer = await self._context.services.verifier().once(wanted)
+        answer = await self._context.services.transaction_verifier().once(wanted)
         code = answer.refused.get(at)
         if code is not None:
             raise ProtocolError(code)
         confirmed = answer.txns.get(at)
         return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
 
-    def take_in(self, verdict: ErrorCode) -> Steps[None]:
+    def take_in(self, verdict: ErrorCode) -> Job[None]:
         """Give every position that was handed in the group's verdict."""
         if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
             verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -141,13 +141,13 @@ class _Work:
             yield
 
 
-def handle(context: Context, request: m.TxnOffsetCommitRequest) -> Answer:
+def handle(context: RequestContext, request: m.TxnOffsetCommitRequest) -> HandlerResult:
     """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
     return _commit(context, _Work(context, request))
 
 
-async def _commit(context: Context, work: _Work) -> m.TxnOffsetCommitResponse:
-    await context.turn.through(work.sort_out())
+async def _commit(context: RequestContext, work: _Work) -> m.TxnOffsetCommitResponse:
+    await context.time_slice.run(work.sort_out())
     if work.good:
-        await context.turn.through(work.take_in(await work.verdict()))
+        await context.time_slice.run(work.take_in(await work.verdict()))
     return work.response

@@ -15,16 +15,16 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.machine import MOST_BATCHES, Write
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.controller.decision import collect_steps
 from ottla.wire.messages import write_share_group_state as wire
 
 
-def _prepared(part: wire.PartitionData) -> Steps[None]:
+def _prepared(part: wire.PartitionData) -> Job[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
     some = islice(part.state_batches, MOST_BATCHES + 1)
     made: list[Any] = yield from collect_steps(
@@ -46,7 +46,7 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
     )
 
 
-def handle(context: Context, request: wire.WriteShareGroupStateRequest) -> Answer:
+def handle(context: RequestContext, request: wire.WriteShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
     return share_states.answer(context, request, kinds, _event, share_states.nothing, "write", _prepared)

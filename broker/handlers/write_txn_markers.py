@@ -12,8 +12,8 @@ From KIP-98; versions: KIP-1228.
 
 from __future__ import annotations
 
-from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
+from ottla.broker.turn import Job
 from ottla.broker.txn.marking import write_markers
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -21,7 +21,7 @@ from ottla.wire.messages import write_txn_markers as m
 from ottla.wire.written import StreamingArray
 
 
-def _refused(context: Context, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Steps[Answer]:
+def _refused(context: RequestContext, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
     def rows() -> StreamingArray:
         return StreamingArray(m.WriteTxnMarkersResponse, context.version)
 
@@ -40,11 +40,11 @@ def _refused(context: Context, request: m.WriteTxnMarkersRequest, code: ErrorCod
     return response
 
 
-def handle(context: Context, request: m.WriteTxnMarkersRequest) -> Answer:
+def handle(context: RequestContext, request: m.WriteTxnMarkersRequest) -> HandlerResult:
     """Write each marker."""
     if not (
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)
         or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     ):
-        return context.turn.go(_refused(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return context.time_slice.start(_refused(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return write_markers(context.services, request)

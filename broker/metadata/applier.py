@@ -18,7 +18,7 @@ from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, steps_of
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.delta import MetadataDelta, MetadataListener
 from ottla.controller.image import MetadataImage
 from ottla.world.env import Env
@@ -81,16 +81,16 @@ class Applier:
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Make this node as the image says, in slices."""
         self._replicas.image = image
-        turn = Turn(self._env, BESIDE_MS)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for step in steps_of(delta, self._config.node_id, self._replicas.id_of):
             await self._do(step, image, turn)
-            await turn.step()
+            await turn.maybe_yield()
         self._making.starting = False
         self._cache.image = image
         for follower in self.followers:
             follower(image, delta)
 
-    async def _do(self, step: Step, image: MetadataImage, turn: Turn) -> None:
+    async def _do(self, step: Step, image: MetadataImage, turn: TimeSlice) -> None:
         match step:
             case Remove(at):
                 self._making.forget(at)
@@ -105,7 +105,7 @@ class Applier:
             case Settle(str(name)):
                 await self._settle(image, name, turn)
 
-    async def _settle(self, image: MetadataImage, name: str, turn: Turn) -> None:
+    async def _settle(self, image: MetadataImage, name: str, turn: TimeSlice) -> None:
         """Give a topic's logs its settings; they hold from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
@@ -115,4 +115,4 @@ class Applier:
             replica = self._replicas.get(name, number)
             if replica is not None and replica.log.config != settings:
                 replica.log.update_config(settings)
-            await turn.step()
+            await turn.maybe_yield()

@@ -42,7 +42,7 @@ class MetadataCache:
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
                 continue
             if broker_id == self._config.node_id:
-                host, port = self._config.advertised(peer.listener) or self._dialled(peer)
+                host, port = self._config.advertised_address(peer.listener) or self._dialled(peer)
             else:
                 end = next((e for e in broker.end_points if e.name == peer.listener), None)
                 if end is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from ottla.broker.server.peer import Peer
-from ottla.broker.turn import Turn
+from ottla.broker.turn import TimeSlice
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.decision import ChargeQuota, no_quota
 from ottla.controller.image import MetadataImage
@@ -31,7 +31,7 @@ from ottla.world.env import FOREVER_S, Env
 from ottla.world.hosts import host_port
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.mutations import Changes
+    from ottla.broker.auth.mutations import ControllerMutationQuota
     from ottla.peers.access import Access
 
 logger = logging.getLogger("ottla.channel")
@@ -77,11 +77,11 @@ class LocalController(Protocol):
 
 
 class Asking(Protocol):
-    """A client's request on its way: the dispatcher's `Context`."""
+    """A client's request on its way: the dispatcher's `RequestContext`."""
 
     version: int
     peer: Peer
-    turn: Turn
+    turn: TimeSlice
     frame: Buffer
 
     @property
@@ -95,7 +95,7 @@ class Asking(Protocol):
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
 
-    def changes(self) -> Changes | None:
+    def changes(self) -> ControllerMutationQuota | None:
         """What counts the partitions it makes or removes; None: nobody does."""
 
 
@@ -150,9 +150,9 @@ class ControllerChannel:
         except ProtocolError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
-            from ottla.broker.refusals import refusing
+            from ottla.broker.refusals import build_error_response_steps
 
-            return await asking.turn.through(refusing(request, asking.version, error.code, error.message))
+            return await asking.turn.run(build_error_response_steps(request, asking.version, error.code, error.message))
         return answer
 
     def close(self) -> None:
@@ -192,9 +192,11 @@ class ControllerChannel:
         """As `_here`, as far as the client may."""
         if asking is None or not asking.is_guarded:
             return await self._here(request, version, asking)
-        from ottla.broker.auth.guard import guarded
+        from ottla.broker.auth.guard import authorize_and_handle
 
-        answer = guarded(asking, request, lambda _, rest: self._here(rest, version, asking), at_controller=True)
+        answer = authorize_and_handle(
+            asking, request, lambda _, rest: self._here(rest, version, asking), at_controller=True
+        )
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _here(self, request: Any, version: int, asking: Asking | None) -> Any:
@@ -211,8 +213,8 @@ class ControllerChannel:
                 changes = None if asking is None else asking.changes()
                 if changes is None:
                     return await self._controller.submit(request, version)
-                answer = await self._controller.submit(request, version, changes.spend)
-                changes.tell(answer)
+                answer = await self._controller.submit(request, version, changes.record)
+                changes.set_throttle_time(answer)
                 return answer
             answer = await self._controller.answer_raft(request, version, self._listener)
         except ProtocolError as error:
@@ -220,9 +222,9 @@ class ControllerChannel:
                 raise
             return None
         if asking is not None and request.SPEC.key == ApiKey.DESCRIBE_QUORUM:  # voter changes tell their client (R246)
-            from ottla.broker.refusals import telling
+            from ottla.broker.refusals import contains_error_steps
 
-            if await asking.turn.through(telling(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            if await asking.turn.run(contains_error_steps(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
                 return None
         return answer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.addresses import VOTERS
+from ottla.broker.addresses import QUORUM_VOTERS
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.storage import Storage
 from ottla.controller.format import format_directory, read_snapshot_voters
@@ -26,11 +26,11 @@ def remembered(storage: Storage, config: NodeConfig) -> tuple[ListenerEndpoint, 
     """
     voters = read_snapshot_voters(storage.metadata)
     if voters is None:
-        if VOTERS not in config.values:
-            config.grow()  # formatted to learn the voters from others
+        if QUORUM_VOTERS not in config.values:
+            config.mark_joined_cluster()  # formatted to learn the voters from others
         return ()
     if any(v.id != config.node_id for v in voters):
-        config.grow()
+        config.mark_joined_cluster()
     return next((v.endpoints for v in voters if v.id == config.node_id), ())
 
 
@@ -44,7 +44,7 @@ def make_identity(
         OSError: the disk failed.
     """
     path = storage.metadata.path
-    if not config.alone or not quorum.endpoints:
+    if not config.is_standalone or not quorum.endpoints:
         raise NotFormatted(
             f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
             f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"

@@ -68,7 +68,7 @@ class Lifecycle:
         self._cache = cache
         self._applier = applier
         self._storage = storage
-        storage.cordon(config.current(newest(), CORDONED) or "")
+        storage.cordon(config.effective_value(newest(), CORDONED) or "")
         self._incarnation_id = env.uuid()
         self._heartbeat_s = config.number("broker.heartbeat.interval.ms") / 1000
         self._news = trio.Event()
@@ -136,7 +136,7 @@ class Lifecycle:
             config.node_id,
             self._cache.cluster_id,
             self._incarnation_id,
-            [br.Listener(*address) for address in config.registered(self.ports)],
+            [br.Listener(*address) for address in config.registered_listeners(self.ports)],
             [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
             config.values.get("broker.rack"),
             log_dirs=sorted(self._storage.online_ids),
@@ -183,7 +183,7 @@ class Lifecycle:
         """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
         self._news.set()
         self._news = trio.Event()
-        if self._storage.cordon(self._config.current(image, CORDONED) or "") and self.broker_epoch >= 0:
+        if self._storage.cordon(self._config.effective_value(image, CORDONED) or "") and self.broker_epoch >= 0:
             self._hurry.set()
         if self.broker_epoch >= 0 and any(self._asks(image, broker_id) for broker_id in delta.brokers):
             self._hurry.set()

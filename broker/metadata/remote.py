@@ -12,9 +12,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.metadata.channel import Asking
-from ottla.broker.refusals import telling
+from ottla.broker.refusals import contains_error_steps
 from ottla.broker.server.peer import Peer
-from ottla.broker.turn import Steps, Turn
+from ottla.broker.turn import Job, TimeSlice
 from ottla.peers.access import Access
 from ottla.peers.client import Channel, Standing
 from ottla.wire import compiler
@@ -58,7 +58,9 @@ class Remote:
         if asking is not None:
             return await _enveloped(channel, asking)
         answer = await _plainly(channel, request, version)
-        return None if await Turn(self._env).through(telling(answer, ErrorCode.NOT_CONTROLLER)) else answer
+        return (
+            None if await TimeSlice(self._env).run(contains_error_steps(answer, ErrorCode.NOT_CONTROLLER)) else answer
+        )
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
@@ -88,10 +90,10 @@ async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
         raise ProtocolError(code, "it cannot read the request")
     if code is not ErrorCode.NONE or answer.response_data is None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return await asking.turn.through(_inner_answer(asking.frame, answer.response_data))
+    return await asking.turn.run(_inner_answer(asking.frame, answer.response_data))
 
 
-def _inner_answer(asked: Buffer, data: bytes) -> Steps[Message]:
+def _inner_answer(asked: Buffer, data: bytes) -> Job[Message]:
     """The answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
 
     Raises:

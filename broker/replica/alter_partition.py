@@ -10,7 +10,7 @@ import logging
 from ottla.broker.replica.partition import Answered, IsrAnswer, PendingExpand
 from ottla.broker.replica.replica import Asked
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.wire.messages import alter_partition as ap
 
 logger = logging.getLogger("ottla.isr")
@@ -37,7 +37,7 @@ def request_of(node_id: int, broker_epoch: int, sent: dict[Key, Asked]) -> ap.Al
 
 def taking(
     answer: ap.AlterPartitionResponse, sent: dict[Key, Asked], replicas: Replicas, now_ms: int
-) -> Steps[list[Key]]:
+) -> Job[list[Key]]:
     """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []

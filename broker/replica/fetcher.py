@@ -26,7 +26,7 @@ from ottla.broker.replica.following import (
 )
 from ottla.broker.replica.leader_line import EARLIEST, LATEST, LeaderLine, World, fetch_version, leaders_offset
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.rebuild import producer_state_below_job
 from ottla.peers.client import Disconnected
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -150,14 +150,14 @@ class Fetcher:
         answer = await self._ask(request)
         if answer is None:
             return
-        turn = Turn(env, BESIDE_MS)
+        turn = TimeSlice(env, BACKGROUND_SLICE_MS)
         for taken in self._take(answer):
             try:
                 await self._do(taken, turn, nursery)
             except (Disconnected, WireError) as error:  # while it was asked where its log lies
                 self._lost(error)
                 following.delay(taken.outcome.key, env.monotonic_ms())
-            await turn.step()
+            await turn.maybe_yield()
 
     def _no_news(self) -> None:
         """Everything that is known is asked for; `_hasten` may wait for the event there is."""
@@ -240,7 +240,7 @@ class Fetcher:
             and not replica.log.closed
         )
 
-    async def _do(self, taken: Taken, turn: Turn, nursery: trio.Nursery) -> None:
+    async def _do(self, taken: Taken, turn: TimeSlice, nursery: trio.Nursery) -> None:
         """What one row wants done; what goes wrong concerns its partition only.
 
         Raises:
@@ -299,7 +299,7 @@ class Fetcher:
             self._following.broke(taken.outcome.key)
         self._world.fail(error, taken.replica.log)
 
-    async def _append(self, taken: Taken, outcome: Append, turn: Turn) -> bool:
+    async def _append(self, taken: Taken, outcome: Append, turn: TimeSlice) -> bool:
         """Take the leader's records and offsets; says whether they must be synced before they are asked beyond.
 
         Raises:
@@ -310,7 +310,7 @@ class Fetcher:
             self._world.throttled(len(outcome.records))
         for piece in pieces(outcome.records or b"", taken.leader_epoch):
             due = replica.append_as_follower(piece, self._world.env.now_ms())
-            await turn.step()
+            await turn.maybe_yield()
             if not self._is_ours(taken):
                 return False
         replica.follow_offsets(outcome.high_watermark, outcome.log_start)
@@ -357,7 +357,7 @@ class Fetcher:
         """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
-            producers = await Turn(self._world.env, BESIDE_MS).through(producer_state_below_job(log, offset))
+            producers = await TimeSlice(self._world.env, BACKGROUND_SLICE_MS).run(producer_state_below_job(log, offset))
             if not self._is_ours(taken) or taken.replica.log is not log:
                 return
         if offset < log.high_watermark:

@@ -62,7 +62,7 @@ class Fetchers:
     def _world(self) -> World:
         """What all fetchers have in common, made for the first of them."""
         if self._known_world is None:
-            from ottla.broker.auth.ways import between_brokers
+            from ottla.broker.auth.ways import inter_broker_access
             from ottla.broker.replica.leader_line import World, limits_of
 
             env, config, replicas = self._env, self._config, self._replicas
@@ -78,7 +78,7 @@ class Fetchers:
                 self._is_throttled,
                 self._count_throttled,
                 lambda: replicas.follower_throttle.is_over(replicas.image, env.monotonic_ms()),
-                between_brokers(config),
+                inter_broker_access(config),
             )
         return self._known_world
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Health:
     most_lag: int = 0
 
 
-def looking(replicas: Iterable[Replica]) -> Steps[Health]:
+def looking(replicas: Iterable[Replica]) -> Job[Health]:
     """Look at every partition, a step each."""
     out = Health()
     for replica in list(replicas):

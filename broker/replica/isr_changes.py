@@ -13,7 +13,7 @@ import trio
 
 from ottla.broker.replica.replica import Asked
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.wire.errors import ProtocolError
 from ottla.world.env import Env
 
@@ -74,11 +74,11 @@ class IsrChanges:
         """Look for members that have been behind for too long, until cancelled (R331)."""
         while True:
             await self._env.sleep(self._every_s)
-            turn = Turn(self._env, BESIDE_MS)
+            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
             for replica in list(self._replicas):
                 if replica.is_leader and not replica.is_alone:
                     replica.shrink(self._env.now_ms())
-                await turn.step()
+                await turn.maybe_yield()
 
     async def _send(self, sent: dict[Key, Asked]) -> bool:
         """One request; False where all of it must be sent again (R333)."""
@@ -93,8 +93,8 @@ class IsrChanges:
         if answer.error_code:
             logger.warning("the controller takes no ISR change: error %d", answer.error_code)
             return False
-        turn = Turn(self._env, BESIDE_MS)
-        again = await turn.through(asking.taking(answer, sent, self._replicas, self._env.now_ms()))
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        again = await turn.run(asking.taking(answer, sent, self._replicas, self._env.now_ms()))
         for key in again:
             self._unsent.setdefault(key, sent[key])
         return True

@@ -21,7 +21,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_id_of
 from ottla.controller.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
@@ -258,7 +258,7 @@ class Making:
         """Take what was made into the books; says whether something was missing that may come back."""
         passing = False
         told: OSError | None = None
-        turn = Turn(self._env, BESIDE_MS)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for job, result in zip(jobs, results, strict=True):
             still_wanted = self._under_way.pop(job.at)
             self._in_flight[job.directory.path] -= 1
@@ -272,7 +272,7 @@ class Making:
                 told = result
                 if still_wanted:
                     passing |= self._not_made(job, result)
-            await turn.step()
+            await turn.maybe_yield()
         return passing
 
     def _not_made(self, job: Job, error: OSError) -> bool:

@@ -22,7 +22,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.replica.throttle import Throttle
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.directories import directory_id_of
 from ottla.controller.image import MetadataImage
@@ -112,12 +112,12 @@ class Mover:
 
         Very many may be over at once, with their topic: others run in between.
         """
-        most, turn = len(self._storage.directories), Turn(self._env, BESIDE_MS)
+        most, turn = len(self._storage.directories), TimeSlice(self._env, BACKGROUND_SLICE_MS)
         while (move := self._turns.take(self._env.monotonic_ms(), most)) is not None:
             if self._is_alive(move):
                 return move
             self._turns.drop(move)
-            await turn.step()
+            await turn.maybe_yield()
         return None
 
     def _rest_s(self) -> float:

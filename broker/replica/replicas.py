@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.directories import directory_id_of
 from ottla.controller.image import MetadataImage, PartitionRegistration
 from ottla.log.directory import LogDirectory
@@ -172,13 +172,13 @@ class Replicas:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left, or
                 the node is short of descriptors.
         """
-        settings_of, turn = cache(partial(self._config.log_settings, image)), Turn(self._env, BESIDE_MS)
+        settings_of, turn = cache(partial(self._config.log_settings, image)), TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for directory in self._storage.online:
             try:
                 for opened in self._load(directory, image, settings_of):
                     for note in opened.recovery_notes:
                         logger.warning("%s", note)
-                    await turn.step()
+                    await turn.maybe_yield()
             except OSError as error:
                 self.lose(self._storage.take_out_at_start(directory, error))
 

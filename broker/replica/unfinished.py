@@ -17,7 +17,7 @@ from ottla.broker.replica.noting import note_compaction
 from ottla.broker.replica.promotion import Found, found
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Storage
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.directories import directory_id_of
 from ottla.controller.image import MetadataImage
 from ottla.log.checkpoints import CorruptFile
@@ -52,7 +52,7 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
     Raises:
         CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
     """
-    settings_of, turn = cache(partial(config.log_settings, image)), Turn(env, BESIDE_MS)
+    settings_of, turn = cache(partial(config.log_settings, image)), TimeSlice(env, BACKGROUND_SLICE_MS)
     left: list[Left] = []
     for directory in storage.online:
         with _or_lose(replicas, storage, directory):
@@ -67,7 +67,7 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
                     await note_compaction(env, storage, one.directory)
                     _promote(replicas, one, log)
                     arrived.add(one.at)
-        await turn.step()
+        await turn.maybe_yield()
 
 
 @contextmanager

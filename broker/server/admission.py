@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits
+from ottla.broker.auth.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.broker.config import NodeConfig
 from ottla.controller.image import MetadataImage
 from ottla.world.env import FOREVER_S, Accepted, Env
 
 if TYPE_CHECKING:
-    from ottla.broker.server.complaints import Complaints
+    from ottla.broker.server.complaints import RateLimitedLog
 
 logger = logging.getLogger("ottla.connection")
 
 
-class Connected(Protocol):
+class LimitedConnection(Protocol):
     """A connection: `ottla.broker.server.connection.Connection`."""
 
     @property
@@ -37,42 +37,44 @@ class Connected(Protocol):
         """Hang up."""
 
 
-class Listened(Protocol):
+class LimitedListener(Protocol):
     """One listener's connections: `ottla.broker.server.acceptor.Acceptor`."""
 
-    admission: Admission | None
+    connection_limiter: ConnectionLimiter | None
 
     @property
-    def complaints(self) -> Complaints:
+    def connection_log(self) -> RateLimitedLog:
         """What is said of its connections in the log."""
 
     @property
-    def connections(self) -> Iterable[Connected]:
+    def connections(self) -> Iterable[LimitedConnection]:
         """Everybody who is connected there."""
 
 
-class Admission:
+class ConnectionLimiter:
     """Who may come in, over all listeners of one kind."""
 
-    def __init__(self, env: Env, config: NodeConfig, listeners: Mapping[str, Listened], protected: str | None) -> None:
+    def __init__(
+        self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None
+    ) -> None:
         """``protected``: the brokers' own listener."""
         self._env, self._config, self._listeners = env, config, listeners
         self._quotas = ConnectionQuotas(protected if len(listeners) > 1 else None)
-        self._ousted: set[Connected] = set()
+        self._closing: set[LimitedConnection] = set()
         self._changed = trio.Event()
         for name, listener in listeners.items():
-            listener.admission = self
+            listener.connection_limiter = self
             for connection in listener.connections:
-                self._quotas.adopt(name, connection.host)
+                self._quotas.add_existing(name, connection.host)
 
     def publish(self, image: MetadataImage) -> None:
         """Settings or quotas have changed."""
         try:
-            self._quotas.limits = Limits.of(self._config, image, self._listeners)
+            self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:
             logger.warning("limits of connections stay as they are: %s", error)
-        self._oust()
-        self._tell()
+        self._close_excess()
+        self._notify()
 
     async def admit(self, listener: str, stream: Accepted) -> int | None:
         """Wait until somebody may come in, as long as it takes.
@@ -82,27 +84,27 @@ class Admission:
         quotas, env = self._quotas, self._env
         try:
             until_ms = env.monotonic_ms()
-            until_ms += quotas.arrived(listener, until_ms)
+            until_ms += quotas.record_and_get_throttle_ms(listener, until_ms)
             while True:
                 left_ms = until_ms - env.monotonic_ms()
-                if left_ms <= 0 and quotas.has_room(listener):
+                if left_ms <= 0 and quotas.is_slot_available(listener):
                     break
                 with env.timeout(left_ms / 1000 if left_ms > 0 else FOREVER_S):
                     await self._changed.wait()
         except BaseException:
             stream.close()
             raise
-        held_ms = quotas.held_ms(listener, stream.peer, env.monotonic_ms())
+        held_ms = quotas.ip_throttle_ms(listener, stream.peer, env.monotonic_ms())
         if held_ms:
             return held_ms
-        if not quotas.enter(listener, stream.peer):
+        if not quotas.increment(listener, stream.peer):
             text = "connection from %s refused: there are as many as that address may have"
-            self._listeners[listener].complaints.say(logger, logging.INFO, text, stream.peer)
+            self._listeners[listener].connection_log.log(logger, logging.INFO, text, stream.peer)
             return 0
-        self._oust()
+        self._close_excess()
         return None
 
-    async def keep(self, stream: Accepted, held_ms: int) -> None:
+    async def close_later(self, stream: Accepted, held_ms: int) -> None:
         """Hang up on somebody after a while, unread."""
         try:
             if held_ms:
@@ -110,19 +112,19 @@ class Admission:
         finally:
             stream.close()
 
-    def left(self, listener: str, connection: Connected) -> None:
+    def on_closed(self, listener: str, connection: LimitedConnection) -> None:
         """Somebody is gone: the next may come."""
-        self._quotas.left(listener, connection.host)
-        self._ousted.discard(connection)
-        self._tell()
+        self._quotas.decrement(listener, connection.host)
+        self._closing.discard(connection)
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _oust(self) -> None:
+    def _close_excess(self) -> None:
         """Hang up on whom nothing was heard from for longest, where there are too many."""
-        excess = self._quotas.excess - len(self._ousted)
+        excess = self._quotas.excess - len(self._closing)
         if excess <= 0:
             return
         now_ms = self._env.monotonic_ms()
@@ -131,9 +133,9 @@ class Admission:
             for name, listener in self._listeners.items()
             if not self._quotas.is_protected(name)
             for connection in listener.connections
-            if connection not in self._ousted
+            if connection not in self._closing
         ]
         others.sort(key=lambda connection: -connection.idle_ms(now_ms))
         for connection in others[:excess]:
-            self._ousted.add(connection)
+            self._closing.add(connection)
             connection.close()

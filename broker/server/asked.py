@@ -10,84 +10,84 @@ from typing import Any
 
 from ottla.broker.groups.coordinator import partition_of
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
-from ottla.broker.services import Services
-from ottla.broker.turn import Steps
+from ottla.broker.services import BrokerServices
+from ottla.broker.turn import Job
 from ottla.wire.apis import ApiKey
 from ottla.wire.schema import ZERO_UUID
 
-Asked = Iterator[tuple[str | None, int]]
-_NONE = None, -1
+PartitionNames = Iterator[tuple[str | None, int]]
+_NO_PARTITION = None, -1
 """Ends each topic: also one without partitions is a step."""
 
 
-def _produce(body: Any, services: Services) -> Asked:
-    names = services.replicas.image.topic_names
+def _produce_partitions(body: Any, services: BrokerServices) -> PartitionNames:
+    names = services.replica_manager.image.topic_names
     for topic in body.topic_data:
         name = topic.name if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
         yield from ((name, part.index) for part in topic.partition_data)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _fetch(body: Any, services: Services) -> Asked:
-    names = services.replicas.image.topic_names
+def _fetch_partitions(body: Any, services: BrokerServices) -> PartitionNames:
+    names = services.replica_manager.image.topic_names
     for topic in body.topics:
         name = topic.topic if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
         yield from ((name, part.partition) for part in topic.partitions)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _list_offsets(body: Any, _: Services) -> Asked:
+def _list_offsets_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.name, part.partition_index) for part in topic.partitions)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _epochs(body: Any, _: Services) -> Asked:
+def _leader_epoch_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.topic, part.partition) for part in topic.partitions)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _delete_records(body: Any, _: Services) -> Asked:
+def _delete_records_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.name, part.partition_index) for part in topic.partitions)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _producers(body: Any, _: Services) -> Asked:
+def _describe_producers_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.name, number) for number in topic.partition_indexes)
-        yield _NONE
+        yield _NO_PARTITION
 
 
-def _coordinators(body: Any, services: Services) -> Asked:
+def _coordinator_partitions(body: Any, services: BrokerServices) -> PartitionNames:
     name = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC, 2: SHARE_TOPIC}.get(body.key_type, "")
-    topic = services.replicas.image.topics.get(name)
+    topic = services.replica_manager.image.topics.get(name)
     if topic is not None:
         for key in body.coordinator_keys or [body.key]:
             yield name, partition_of(key, len(topic.partitions))
 
 
-_TABLE: dict[ApiKey, Callable[[Any, Services], Asked]] = {
-    ApiKey.PRODUCE: _produce,
-    ApiKey.FETCH: _fetch,
-    ApiKey.LIST_OFFSETS: _list_offsets,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
-    ApiKey.DELETE_RECORDS: _delete_records,
-    ApiKey.DESCRIBE_PRODUCERS: _producers,
-    ApiKey.FIND_COORDINATOR: _coordinators,
+_PARTITIONS_BY_API: dict[ApiKey, Callable[[Any, BrokerServices], PartitionNames]] = {
+    ApiKey.PRODUCE: _produce_partitions,
+    ApiKey.FETCH: _fetch_partitions,
+    ApiKey.LIST_OFFSETS: _list_offsets_partitions,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _leader_epoch_partitions,
+    ApiKey.DELETE_RECORDS: _delete_records_partitions,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers_partitions,
+    ApiKey.FIND_COORDINATOR: _coordinator_partitions,
 }
 
 
-NAMING = frozenset(_TABLE)
+PARTITION_APIS = frozenset(_PARTITIONS_BY_API)
 """Requests about partitions."""
 
 
-def partitions_of(key: ApiKey, body: Any, services: Services) -> Steps[list[tuple[str, int]]]:
+def partitions_to_create(key: ApiKey, body: Any, services: BrokerServices) -> Job[list[tuple[str, int]]]:
     """The partitions among them that are still to be made."""
-    making = services.making
+    making = services.log_creator
     found: dict[tuple[str, int], None] = {}
-    for name, number in _TABLE[key](body, services):
+    for name, number in _PARTITIONS_BY_API[key](body, services):
         if name is not None and (name, number) in making:
             found[name, number] = None
         yield

@@ -13,10 +13,10 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.server.asked import NAMING, partitions_of
-from ottla.broker.server.observer import Observer
+from ottla.broker.server.asked import PARTITION_APIS, partitions_to_create
+from ottla.broker.server.observer import RequestObserver
 from ottla.broker.server.peer import Peer
-from ottla.broker.turn import Turn
+from ottla.broker.turn import TimeSlice
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
@@ -27,140 +27,140 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.mutations import Changes
-    from ottla.broker.server.complaints import Complaints
-    from ottla.broker.services import Services
+    from ottla.broker.auth.mutations import ControllerMutationQuota
+    from ottla.broker.server.complaints import RateLimitedLog
+    from ottla.broker.services import BrokerServices
     from ottla.controller.image import MetadataImage
 
-MAKING_PATIENCE_S = 5.0
+LOG_CREATION_TIMEOUT_S = 5.0
 LARGE_BYTES = 16 * 1024
 """Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
 LARGE_PRODUCE_BYTES = 64 * 1024
 """The same for Produce, whose requests are long by their records."""
-_STEPS_AT_ONCE = 8
+_IMMEDIATE_DECODE_STEPS = 8
 _API_VERSIONS = ApiKey.API_VERSIONS
 _PRODUCE = ApiKey.PRODUCE
 """An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
 
-Decoding = Generator[None, None, tuple[Any, int]]
-Answer = Message | None | Awaitable[Message | None]
-Handler = Callable[["Context", Any], Answer]
+DecodeJob = Generator[None, None, tuple[Any, int]]
+HandlerResult = Message | None | Awaitable[Message | None]
+Handler = Callable[["RequestContext", Any], HandlerResult]
 
 
-class Preparing(NamedTuple):
+class Uncancellable(NamedTuple):
     """What comes before the handler takes time: it is waited for whether or not the client is still there."""
 
-    work: Awaitable[Answer | Preparing]
+    work: Awaitable[HandlerResult | Uncancellable]
 
 
-class Route(NamedTuple):
+class ApiSpec(NamedTuple):
     """Versions we speak and advertise, the oldest that is really answered, and where the handler is."""
 
-    low: int
-    high: int
-    module: str
-    oldest_answered: int | None = None
-    ends_with_peer: bool = False
+    min_version: int
+    max_version: int
+    handler_module: str
+    oldest_supported: int | None = None
+    cancel_on_disconnect: bool = False
     """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
-    keeps: bool = False
+    retains_buffer: bool = False
     """Whether parts of the request are kept beyond its answer."""
 
 
-ROUTES: dict[ApiKey, Route] = {
+BROKER_APIS: dict[ApiKey, ApiSpec] = {
     # Advertised from 0 so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka.
-    ApiKey.PRODUCE: Route(0, 13, "produce", oldest_answered=3, ends_with_peer=True),
-    ApiKey.FETCH: Route(4, 18, "fetch", ends_with_peer=True),
-    ApiKey.LIST_OFFSETS: Route(1, 11, "list_offsets"),
-    ApiKey.METADATA: Route(0, 13, "metadata"),
-    ApiKey.OFFSET_COMMIT: Route(2, 10, "offset_commit"),
-    ApiKey.OFFSET_FETCH: Route(1, 10, "offset_fetch"),
-    ApiKey.FIND_COORDINATOR: Route(0, 6, "find_coordinator"),
-    ApiKey.JOIN_GROUP: Route(0, 9, "join_group", ends_with_peer=True, keeps=True),
-    ApiKey.HEARTBEAT: Route(0, 4, "heartbeat"),
-    ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group", keeps=True),
-    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group", ends_with_peer=True, keeps=True),
-    ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
-    ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
-    ApiKey.SASL_HANDSHAKE: Route(0, 1, "sasl_handshake"),
-    ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
-    ApiKey.CREATE_TOPICS: Route(2, 7, "forwarded"),
-    ApiKey.DELETE_TOPICS: Route(1, 6, "delete_topics"),
-    ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
-    ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Route(0, 5, "add_partitions_to_txn"),
-    ApiKey.ADD_OFFSETS_TO_TXN: Route(0, 4, "add_offsets_to_txn"),
-    ApiKey.END_TXN: Route(0, 5, "end_txn"),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
-    ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
-    ApiKey.TXN_OFFSET_COMMIT: Route(0, 5, "txn_offset_commit"),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(0, 1, "describe_client_quotas"),
-    ApiKey.ALTER_CLIENT_QUOTAS: Route(0, 1, "forwarded"),
-    ApiKey.DESCRIBE_ACLS: Route(1, 3, "describe_acls"),
-    ApiKey.CREATE_ACLS: Route(1, 3, "forwarded"),
-    ApiKey.DELETE_ACLS: Route(1, 3, "forwarded"),
-    ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
-    ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Route(1, 2, "alter_replica_log_dirs"),
-    ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
-    ApiKey.SASL_AUTHENTICATE: Route(0, 2, "sasl_authenticate"),
-    ApiKey.CREATE_PARTITIONS: Route(0, 3, "forwarded"),
-    ApiKey.CREATE_DELEGATION_TOKEN: Route(1, 3, "delegation_tokens"),
-    ApiKey.RENEW_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(1, 3, "describe_delegation_token"),
-    ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
-    ApiKey.ELECT_LEADERS: Route(0, 2, "forwarded"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "forwarded"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "forwarded"),
-    ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
-    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "forwarded"),
-    ApiKey.UPDATE_FEATURES: Route(0, 2, "forwarded"),
-    ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
-    ApiKey.UNREGISTER_BROKER: Route(0, 0, "forwarded"),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Route(0, 0, "describe_user_scram_credentials"),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(0, 0, "forwarded"),
-    ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
-    ApiKey.SHARE_GROUP_HEARTBEAT: Route(1, 1, "share_group_heartbeat", keeps=True),
-    ApiKey.SHARE_GROUP_DESCRIBE: Route(1, 1, "share_group_describe"),
-    ApiKey.SHARE_FETCH: Route(1, 2, "share_fetch", ends_with_peer=True),
-    ApiKey.SHARE_ACKNOWLEDGE: Route(1, 2, "share_acknowledge"),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Route(0, 1, "describe_share_group_offsets"),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Route(0, 0, "alter_share_group_offsets", keeps=True),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Route(0, 0, "delete_share_group_offsets", keeps=True),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: Route(0, 0, "initialize_share_group_state"),
-    ApiKey.READ_SHARE_GROUP_STATE: Route(0, 0, "read_share_group_state"),
-    ApiKey.WRITE_SHARE_GROUP_STATE: Route(0, 1, "write_share_group_state"),
-    ApiKey.DELETE_SHARE_GROUP_STATE: Route(0, 0, "delete_share_group_state"),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Route(0, 1, "read_share_group_state_summary"),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Route(0, 0, "get_telemetry_subscriptions"),
-    ApiKey.PUSH_TELEMETRY: Route(0, 0, "push_telemetry"),
-    ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
-    ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
-    ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(0, 1, "consumer_group_heartbeat", keeps=True),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Route(0, 1, "consumer_group_describe"),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: Route(0, 0, "streams_group_heartbeat", keeps=True),
-    ApiKey.STREAMS_GROUP_DESCRIBE: Route(0, 0, "streams_group_describe"),
-    ApiKey.ADD_RAFT_VOTER: Route(0, 1, "forwarded"),
-    ApiKey.REMOVE_RAFT_VOTER: Route(0, 0, "forwarded"),
+    ApiKey.PRODUCE: ApiSpec(0, 13, "produce", oldest_supported=3, cancel_on_disconnect=True),
+    ApiKey.FETCH: ApiSpec(4, 18, "fetch", cancel_on_disconnect=True),
+    ApiKey.LIST_OFFSETS: ApiSpec(1, 11, "list_offsets"),
+    ApiKey.METADATA: ApiSpec(0, 13, "metadata"),
+    ApiKey.OFFSET_COMMIT: ApiSpec(2, 10, "offset_commit"),
+    ApiKey.OFFSET_FETCH: ApiSpec(1, 10, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: ApiSpec(0, 6, "find_coordinator"),
+    ApiKey.JOIN_GROUP: ApiSpec(0, 9, "join_group", cancel_on_disconnect=True, retains_buffer=True),
+    ApiKey.HEARTBEAT: ApiSpec(0, 4, "heartbeat"),
+    ApiKey.LEAVE_GROUP: ApiSpec(0, 5, "leave_group", retains_buffer=True),
+    ApiKey.SYNC_GROUP: ApiSpec(0, 5, "sync_group", cancel_on_disconnect=True, retains_buffer=True),
+    ApiKey.DESCRIBE_GROUPS: ApiSpec(0, 6, "describe_groups"),
+    ApiKey.LIST_GROUPS: ApiSpec(0, 5, "list_groups"),
+    ApiKey.SASL_HANDSHAKE: ApiSpec(0, 1, "sasl_handshake"),
+    ApiKey.API_VERSIONS: ApiSpec(0, 4, "api_versions"),
+    ApiKey.CREATE_TOPICS: ApiSpec(2, 7, "forwarded"),
+    ApiKey.DELETE_TOPICS: ApiSpec(1, 6, "delete_topics"),
+    ApiKey.DELETE_RECORDS: ApiSpec(0, 2, "delete_records"),
+    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 5, "init_producer_id"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ApiSpec(0, 5, "add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: ApiSpec(0, 4, "add_offsets_to_txn"),
+    ApiKey.END_TXN: ApiSpec(0, 5, "end_txn"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, "offset_for_leader_epoch"),
+    ApiKey.WRITE_TXN_MARKERS: ApiSpec(1, 2, "write_txn_markers"),
+    ApiKey.TXN_OFFSET_COMMIT: ApiSpec(0, 5, "txn_offset_commit"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiSpec(0, 1, "describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: ApiSpec(0, 1, "forwarded"),
+    ApiKey.DESCRIBE_ACLS: ApiSpec(1, 3, "describe_acls"),
+    ApiKey.CREATE_ACLS: ApiSpec(1, 3, "forwarded"),
+    ApiKey.DELETE_ACLS: ApiSpec(1, 3, "forwarded"),
+    ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, "describe_configs"),
+    ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, "alter_configs"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, "alter_replica_log_dirs"),
+    ApiKey.DESCRIBE_LOG_DIRS: ApiSpec(1, 5, "describe_log_dirs"),
+    ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, "sasl_authenticate"),
+    ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, "forwarded"),
+    ApiKey.CREATE_DELEGATION_TOKEN: ApiSpec(1, 3, "delegation_tokens"),
+    ApiKey.RENEW_DELEGATION_TOKEN: ApiSpec(1, 2, "delegation_tokens"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiSpec(1, 2, "delegation_tokens"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: ApiSpec(1, 3, "describe_delegation_token"),
+    ApiKey.DELETE_GROUPS: ApiSpec(0, 2, "delete_groups"),
+    ApiKey.ELECT_LEADERS: ApiSpec(0, 2, "forwarded"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, "incremental_alter_configs"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiSpec(0, 1, "forwarded"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiSpec(0, 0, "forwarded"),
+    ApiKey.OFFSET_DELETE: ApiSpec(0, 0, "offset_delete"),
+    ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, "forwarded"),
+    ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, "forwarded"),
+    ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, "describe_cluster"),
+    ApiKey.UNREGISTER_BROKER: ApiSpec(0, 0, "forwarded"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "describe_user_scram_credentials"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "forwarded"),
+    ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, "describe_producers"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ApiSpec(1, 1, "share_group_heartbeat", retains_buffer=True),
+    ApiKey.SHARE_GROUP_DESCRIBE: ApiSpec(1, 1, "share_group_describe"),
+    ApiKey.SHARE_FETCH: ApiSpec(1, 2, "share_fetch", cancel_on_disconnect=True),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiSpec(1, 2, "share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiSpec(0, 1, "describe_share_group_offsets"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "alter_share_group_offsets", retains_buffer=True),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "delete_share_group_offsets", retains_buffer=True),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiSpec(0, 0, "initialize_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE: ApiSpec(0, 0, "read_share_group_state"),
+    ApiKey.WRITE_SHARE_GROUP_STATE: ApiSpec(0, 1, "write_share_group_state"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: ApiSpec(0, 0, "delete_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiSpec(0, 1, "read_share_group_state_summary"),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, "get_telemetry_subscriptions"),
+    ApiKey.PUSH_TELEMETRY: ApiSpec(0, 0, "push_telemetry"),
+    ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, "list_config_resources"),
+    ApiKey.DESCRIBE_TRANSACTIONS: ApiSpec(0, 0, "describe_transactions"),
+    ApiKey.LIST_TRANSACTIONS: ApiSpec(0, 2, "list_transactions"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, "consumer_group_heartbeat", retains_buffer=True),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, "consumer_group_describe"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiSpec(0, 0, "describe_topic_partitions"),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: ApiSpec(0, 0, "streams_group_heartbeat", retains_buffer=True),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ApiSpec(0, 0, "streams_group_describe"),
+    ApiKey.ADD_RAFT_VOTER: ApiSpec(0, 1, "forwarded"),
+    ApiKey.REMOVE_RAFT_VOTER: ApiSpec(0, 0, "forwarded"),
 }
 
 
 @dataclass(slots=True)
-class Context:
+class RequestContext:
     """What a handler may touch."""
 
-    services: Services
+    services: BrokerServices
     peer: Peer
     key: ApiKey
     version: int
     client_id: str
     now_ms: int
-    turn: Turn
+    time_slice: TimeSlice
     """The connection's share of the loop: who has many rows asks it between two of them."""
-    apis: Mapping[ApiKey, Route]
+    apis: Mapping[ApiKey, ApiSpec]
     """What is served on this listener."""
     frame: Buffer = b""
     """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
@@ -171,7 +171,7 @@ class Context:
         return self.services.metadata.image
 
     @property
-    def is_guarded(self) -> bool:
+    def has_authorizer(self) -> bool:
         """Whether there is an authorizer to be asked."""
         return self.services.authorizer is not None
 
@@ -186,13 +186,13 @@ class Context:
         authorizer, audit = services.authorizer, services.audit
         if authorizer is None:
             return True
-        said = authorizer.decided.get((peer.principal, peer.host, operation, resource, name))
+        said = authorizer.decisions.get((peer.principal, peer.host, operation, resource, name))
         if said is None:
             said = authorizer.may(peer, operation, resource, name)
         if audit is not None:
             at = operation, resource, name
-            why = lambda: authorizer.why(self.peer, *at)  # noqa: E731 - asked only for a line that is written
-            audit.decided(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
+            why = lambda: authorizer.deciding_rule(self.peer, *at)  # noqa: E731 - asked only for a line that is written
+            audit.log_decision(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
         return said
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
@@ -200,18 +200,18 @@ class Context:
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
-    def changes(self) -> Changes | None:
+    def mutation_quota(self) -> ControllerMutationQuota | None:
         """What counts the partitions this request makes or removes; None: nobody does."""
-        quotas = self.services.metering.quotas
-        return None if quotas is None else quotas.changes(self.peer, self.client_id, self.key, self.version)
+        quotas = self.services.quota_holder.quotas
+        return None if quotas is None else quotas.new_mutation_quota(self.peer, self.client_id, self.key, self.version)
 
-    def authorized(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
         """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
         authorizer = self.services.authorizer
         return (
             supported_operation_bits(resource)
             if authorizer is None
-            else authorizer.operations(self.peer, resource, name)
+            else authorizer.authorized_operations(self.peer, resource, name)
         )
 
 
@@ -221,20 +221,20 @@ def is_large(key: ApiKey, size_bytes: int) -> bool:
 
 
 @cache
-def handler_of(module: str) -> Handler:
+def load_handler(module: str) -> Handler:
     """The handler of an API; its module is loaded on first use."""
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
 
 
 @cache
-def guarding(handler: Handler, key: ApiKey, *, at_controller: bool) -> Handler:
+def with_authorization(handler: Handler, key: ApiKey, *, at_controller: bool) -> Handler:
     """The handler, behind what stands before it where there is an authorizer."""
-    from ottla.broker.auth.guard import guarded, is_bare
+    from ottla.broker.auth.guard import authorize_and_handle, needs_no_authorization
 
-    if is_bare(key, at_controller=at_controller):
+    if needs_no_authorization(key, at_controller=at_controller):
         return handler
-    return lambda context, body: guarded(context, body, handler, at_controller=at_controller)
+    return lambda context, body: authorize_and_handle(context, body, handler, at_controller=at_controller)
 
 
 class Dispatcher:
@@ -242,10 +242,10 @@ class Dispatcher:
 
     def __init__(
         self,
-        services: Services,
-        apis: Mapping[ApiKey, Route] = ROUTES,
+        services: BrokerServices,
+        apis: Mapping[ApiKey, ApiSpec] = BROKER_APIS,
         listener: str = "PLAINTEXT",
-        observer: Observer | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         self.services = services
         self.observer = observer
@@ -256,18 +256,18 @@ class Dispatcher:
         """Those that were used, with what stands before them."""
 
     @property
-    def is_of_controllers(self) -> bool:
+    def serves_controllers(self) -> bool:
         """Whether it is the way at a listener where controllers are asked."""
         return ApiKey.ENVELOPE in self.apis
 
     @cached_property
-    def complaints(self) -> Complaints:
+    def connection_log(self) -> RateLimitedLog:
         """What is said in the log of this listener's connections."""
-        from ottla.broker.server.complaints import Complaints  # mostly there is nothing to be said
+        from ottla.broker.server.complaints import RateLimitedLog  # mostly there is nothing to be said
 
-        return Complaints(self._env, self.listener)
+        return RateLimitedLog(self._env, self.listener)
 
-    def answer(self, peer: Peer, request: RequestFrame, turn: Turn) -> Answer | Preparing:
+    def handle_request(self, peer: Peer, request: RequestFrame, turn: TimeSlice) -> HandlerResult | Uncancellable:
         """Decode a request's body and hand it to its handler.
 
         Raises:
@@ -277,67 +277,81 @@ class Dispatcher:
         route = self.apis.get(key)
         if route is None:
             raise WireError(f"{key.name} is not served here")
-        context = Context(
+        context = RequestContext(
             self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis, request.frame
         )
-        if key is _API_VERSIONS and not route.low <= version <= route.high:
-            return self._other_api_versions(context)
-        if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
-            raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
+        if key is _API_VERSIONS and not route.min_version <= version <= route.max_version:
+            return self._unsupported_api_versions(context)
+        if (
+            not (route.min_version if route.oldest_supported is None else route.oldest_supported)
+            <= version
+            <= route.max_version
+        ):
+            raise WireError(
+                f"{key.name} has no version {version} here, only {route.min_version} to {route.max_version}"
+            )
         handler = self._handlers.get(key) or self._handler(key, route)
         if is_large(key, len(request.frame)):
-            return self._large(context, request, handler)
+            return self._decode_large(context, request, handler)
         body, _ = compiler.decode(request_class(key), version, request.frame, request.body_position)
-        if self.services.making:
-            return self._handled(context, handler, body)
+        if self.services.log_creator:
+            return self._call_handler(context, handler, body)
         return handler(context, body)
 
-    def _handler(self, key: ApiKey, route: Route) -> Handler:
+    def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
         """An API's handler, loaded on first use; whether there is an authorizer does not change."""
-        handler = handler_of(route.module)
+        handler = load_handler(route.handler_module)
         if self.services.authorizer is not None:
-            handler = guarding(handler, key, at_controller=self.is_of_controllers)
+            handler = with_authorization(handler, key, at_controller=self.serves_controllers)
         self._handlers[key] = handler
         return handler
 
-    def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
-        if self.services.making and context.key in NAMING:  # a topic of many partitions was made a moment ago
-            return Preparing(self._once_made(context, handler, body))
+    def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult | Uncancellable:
+        if (
+            self.services.log_creator and context.key in PARTITION_APIS
+        ):  # a topic of many partitions was made a moment ago
+            return Uncancellable(self._handle_after_creation(context, handler, body))
         return handler(context, body)
 
-    def _large(self, context: Context, request: RequestFrame, handler: Handler) -> Answer | Preparing:
+    def _decode_large(
+        self, context: RequestContext, request: RequestFrame, handler: Handler
+    ) -> HandlerResult | Uncancellable:
         """A request that may have many elements is decoded within a budget, and in slices if it has them."""
-        budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].keeps)
+        budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].retains_buffer)
         steps = compiler.decode_job(
             request_class(context.key), context.version, request.frame, request.body_position, budget
         )
-        for _ in range(_STEPS_AT_ONCE):  # mostly it is records that make a request large
+        for _ in range(_IMMEDIATE_DECODE_STEPS):  # mostly it is records that make a request large
             try:
                 next(steps)
             except StopIteration as end:
-                return self._handled(context, handler, end.value[0])
-        return Preparing(self._in_slices(context, handler, steps))
+                return self._call_handler(context, handler, end.value[0])
+        return Uncancellable(self._decode_in_slices(context, handler, steps))
 
-    async def _in_slices(self, context: Context, handler: Handler, steps: Decoding) -> Answer | Preparing:
-        body, _ = await context.turn.through(steps)
-        return self._handled(context, handler, body)
+    async def _decode_in_slices(
+        self, context: RequestContext, handler: Handler, steps: DecodeJob
+    ) -> HandlerResult | Uncancellable:
+        body, _ = await context.time_slice.run(steps)
+        return self._call_handler(context, handler, body)
 
-    async def _once_made(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
+    async def _handle_after_creation(
+        self, context: RequestContext, handler: Handler, body: Any
+    ) -> HandlerResult | Uncancellable:
         """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
-        asked = await context.turn.through(partitions_of(context.key, body, self.services))
+        asked = await context.time_slice.run(partitions_to_create(context.key, body, self.services))
         if asked:
-            await self.services.making.made(asked, MAKING_PATIENCE_S)
+            await self.services.log_creator.made(asked, LOG_CREATION_TIMEOUT_S)
             context.now_ms = self._env.now_ms()
         return handler(context, body)
 
-    def answered_version(self, request: RequestFrame) -> int:
+    def response_version(self, request: RequestFrame) -> int:
         """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
         key, version = request.key, request.version
-        if key is ApiKey.API_VERSIONS and not self.apis[key].low <= version <= self.apis[key].high:
+        if key is ApiKey.API_VERSIONS and not self.apis[key].min_version <= version <= self.apis[key].max_version:
             return 0
         return version
 
-    def _other_api_versions(self, context: Context) -> Message:
+    def _unsupported_api_versions(self, context: RequestContext) -> Message:
         module = import_module("ottla.broker.handlers.api_versions")
         refusal: Message = module.unsupported_version(context)
         return refusal

@@ -20,7 +20,7 @@ _ABSOLUTE_FORM = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?#]*")
 _CONTENT_LENGTH = re.compile(rb"^content-length:[ \t]*([0-9]{1,18})[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
 
-class Status(NamedTuple):
+class HttpStatus(NamedTuple):
     """Status code and reason of a response."""
 
     code: int
@@ -29,15 +29,15 @@ class Status(NamedTuple):
     """Header fields that belong to it."""
 
 
-OK = Status(200, b"OK")
-BAD_REQUEST = Status(400, b"Bad Request")
-NOT_FOUND = Status(404, b"Not Found")
-METHOD_NOT_ALLOWED = Status(405, b"Method Not Allowed", b"Allow: GET, HEAD\r\n")
-HEAD_TOO_LARGE = Status(431, b"Request Header Fields Too Large")
-VERSION_NOT_SUPPORTED = Status(505, b"HTTP Version Not Supported")
+OK = HttpStatus(200, b"OK")
+BAD_REQUEST = HttpStatus(400, b"Bad Request")
+NOT_FOUND = HttpStatus(404, b"Not Found")
+METHOD_NOT_ALLOWED = HttpStatus(405, b"Method Not Allowed", b"Allow: GET, HEAD\r\n")
+HEAD_TOO_LARGE = HttpStatus(431, b"Request Header Fields Too Large")
+VERSION_NOT_SUPPORTED = HttpStatus(505, b"HTTP Version Not Supported")
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """The head of a request."""
 
     method: bytes = b""
@@ -45,23 +45,23 @@ class Request(NamedTuple):
     """Without authority and query."""
     body_bytes: int = 0
     """Length of the body that has not been received yet."""
-    problem: Status | None = None
+    problem: HttpStatus | None = None
     """What is wrong with the head itself."""
 
 
-async def read_request(stream: Stream, timeout_s: float) -> Request | None:
+async def read_request(stream: Stream, timeout_s: float) -> HttpRequest | None:
     """Read the head of a request; None if the client closes the connection or pauses before the head is complete."""
     raw, searched = b"", 0
     buffer = bytearray(MAX_HEAD_BYTES)
     while True:
         raw = raw.lstrip(b"\r\n")
         if raw and not b"!" <= raw[:1] <= b"~":  # such as the first byte of a TLS handshake
-            return Request(problem=BAD_REQUEST, body_bytes=MAX_DISCARDED_BYTES)
+            return HttpRequest(problem=BAD_REQUEST, body_bytes=MAX_DISCARDED_BYTES)
         end = _HEAD_END.search(raw, max(searched - 3, 0))
         if end is not None and end.start() <= MAX_HEAD_BYTES:
             return parse_head(raw[: end.start()], len(raw) - end.end())
         if len(raw) > MAX_HEAD_BYTES:
-            return Request(problem=HEAD_TOO_LARGE, body_bytes=MAX_DISCARDED_BYTES)
+            return HttpRequest(problem=HEAD_TOO_LARGE, body_bytes=MAX_DISCARDED_BYTES)
         count = await stream.receive_into(memoryview(buffer), timeout_s)
         if count == 0:
             return None
@@ -69,20 +69,20 @@ async def read_request(stream: Stream, timeout_s: float) -> Request | None:
         raw += buffer[:count]
 
 
-def parse_head(head: bytes, body_received: int = 0) -> Request:
+def parse_head(head: bytes, body_received: int = 0) -> HttpRequest:
     """Return the request of a head; ``body_received``: bytes that came behind it."""
     line, _, fields = head.replace(b"\r\n", b"\n").partition(b"\n")
     found = _REQUEST_LINE.fullmatch(line)
     if found is None:
-        return Request(problem=BAD_REQUEST)
+        return HttpRequest(problem=BAD_REQUEST)
     method, target, major, _ = found.groups()
     length = _CONTENT_LENGTH.search(fields)
     body_bytes = max(int(length[1]) - body_received, 0) if length is not None else 0
     path = re.split(rb"[?#]", _ABSOLUTE_FORM.sub(b"", target, count=1), maxsplit=1)[0] or b"/"
-    return Request(method, path, body_bytes, None if major == b"1" else VERSION_NOT_SUPPORTED)
+    return HttpRequest(method, path, body_bytes, None if major == b"1" else VERSION_NOT_SUPPORTED)
 
 
-def refusal(request: Request, paths: Collection[bytes]) -> Status | None:
+def check_request(request: HttpRequest, paths: Collection[bytes]) -> HttpStatus | None:
     """Return why a request is refused; None if it asks for one of the paths."""
     if request.problem is not None:
         return request.problem
@@ -91,7 +91,7 @@ def refusal(request: Request, paths: Collection[bytes]) -> Status | None:
     return None if request.method in (b"GET", b"HEAD") else METHOD_NOT_ALLOWED
 
 
-def response(request: Request, status: Status, body: bytes) -> list[bytes]:
+def build_response(request: HttpRequest, status: HttpStatus, body: bytes) -> list[bytes]:
     """Return the chunks of a response of plain text; one to HEAD has no body."""
     head = b"HTTP/1.1 %d %s\r\n%s%sContent-Length: %d\r\nConnection: close\r\n\r\n" % (
         status.code,
@@ -103,7 +103,7 @@ def response(request: Request, status: Status, body: bytes) -> list[bytes]:
     return [head] if request.method == b"HEAD" else [head, body]
 
 
-async def discard_body(stream: Stream, request: Request, timeout_s: float) -> None:
+async def discard_body(stream: Stream, request: HttpRequest, timeout_s: float) -> None:
     """Receive what a refused request still sends: closed before, the connection is reset and the response lost."""
     left = min(request.body_bytes, MAX_DISCARDED_BYTES)
     buffer = bytearray(MAX_HEAD_BYTES)

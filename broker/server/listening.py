@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.addresses import DEFAULT_LISTENER, Address, parse_listener
+from ottla.broker.addresses import DEFAULT_LISTENER, ListenerAddress, parse_listener
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.quorum_config import ListenerEndpoint
@@ -16,14 +16,14 @@ from ottla.world.hosts import host_port
 if TYPE_CHECKING:
     from ottla.world.tls import Tls
 
-METRICS = "METRICS"
+METRICS_LISTENER_NAME = "METRICS"
 
 
-class CannotListen(Exception):
+class BindError(Exception):
     """An address cannot be listened at; the message names it and says why. Nothing was changed."""
 
 
-class Listening:
+class BoundListeners:
     """Where a node listens: for clients and brokers, for controllers, and for whoever reads the metrics."""
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
@@ -44,16 +44,16 @@ class Listening:
         """Where controllers' listeners are bound."""
         return tuple(x.port for x in self.controllers.values())
 
-    async def for_clients(self) -> None:
+    async def bind_clients(self) -> None:
         """Listen for clients and for other brokers.
 
         Raises:
             CannotListen: an address is taken, or not this machine's.
         """
         for at in self._config.client_listeners:
-            self.clients[at.name] = await self.listen(at.host, at.port, at.name)
+            self.clients[at.name] = await self.bind(at.host, at.port, at.name)
 
-    async def for_metrics(self) -> None:
+    async def bind_metrics(self) -> None:
         """Listen for whoever reads the metrics, where that is configured.
 
         Raises:
@@ -62,9 +62,9 @@ class Listening:
         address = self._config.values.get(METRICS_LISTENER)
         if address:
             _, host, port = parse_listener(address)
-            self.metrics = await self.listen(host, port, METRICS)
+            self.metrics = await self.bind(host, port, METRICS_LISTENER_NAME)
 
-    async def for_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
+    async def bind_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
         """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
 
         Raises:
@@ -72,17 +72,17 @@ class Listening:
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:
-            self.controllers[at.name] = await self._listen_again(at, ports.get(at.name, 0))
+            self.controllers[at.name] = await self._bind_previous_port(at, ports.get(at.name, 0))
 
-    async def _listen_again(self, at: Address, before: int) -> Listener:
+    async def _bind_previous_port(self, at: ListenerAddress, before: int) -> Listener:
         if at.port == 0 and before:
             try:
-                return await self.listen(at.host, before, at.name)
-            except CannotListen:
+                return await self.bind(at.host, before, at.name)
+            except BindError:
                 pass  # the peers are told of the new one
-        return await self.listen(at.host, at.port, at.name)
+        return await self.bind(at.host, at.port, at.name)
 
-    async def listen(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> Listener:
+    async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> Listener:
         """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
 
         Raises:
@@ -91,34 +91,34 @@ class Listening:
         net, buffers = self._env.net, self._config.socket_buffers
         try:
             tls = self._tls(name)
-            self._look_at_keys(name)
+            self._check_keytab(name)
             return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
-                raise CannotListen(f"listener {name}: {error.filename}: {why}") from None
-            raise CannotListen(f"cannot listen at {host_port(host or '*', port)}: {why}") from None
+                raise BindError(f"listener {name}: {error.filename}: {why}") from None
+            raise BindError(f"cannot listen at {host_port(host or '*', port)}: {why}") from None
 
-    def _look_at_keys(self, name: str) -> None:
+    def _check_keytab(self, name: str) -> None:
         """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""
-        protocol = self._config.protocol(name)
+        protocol = self._config.security_protocol(name)
         if protocol.startswith("SASL"):
-            from ottla.broker.auth.doors import look_at_keys
+            from ottla.broker.auth.doors import check_keytab
 
-            look_at_keys(self._config.values, name, protocol, self._env)
+            check_keytab(self._config.values, name, protocol, self._env)
 
     def _tls(self, name: str) -> Tls | None:
         """What a listener encrypts with."""
-        protocol = self._config.protocol(name)
+        protocol = self._config.security_protocol(name)
         if not protocol.endswith("SSL"):
             return None
-        from ottla.broker.auth.doors import tls_for  # a node without it starts without it
+        from ottla.broker.auth.doors import listener_tls  # a node without it starts without it
         from ottla.peers.security import BadAccess
 
         try:
-            return tls_for(self._config.values, name, protocol)
+            return listener_tls(self._config.values, name, protocol)
         except BadAccess as error:
-            raise CannotListen(f"listener {name}: {error}") from None
+            raise BindError(f"listener {name}: {error}") from None
 
     def close(self) -> None:
         """Nobody may come any more."""

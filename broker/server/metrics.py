@@ -20,60 +20,60 @@ import trio
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
 from ottla.broker.server import http
-from ottla.broker.server.observer import Count, Counts
-from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.broker.upkeep.cleaner import Cleaner
+from ottla.broker.server.observer import ApiMetrics, RequestMetrics
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.broker.upkeep.cleaner import LogCleaner
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.log.partition_log import PartitionLog
 from ottla.world.env import Env, Listener, Stream
 
 if TYPE_CHECKING:
     from ottla.broker.replica.health import Health
-    from ottla.broker.telemetry.pushed import Pushed
+    from ottla.broker.telemetry.pushed import ClientMetricsStore
 
 logger = logging.getLogger("ottla.metrics")
 _PATHS = (b"/metrics", b"/")
-PATIENCE_S = 10.0
-MOST_READERS = 32
+CLIENT_TIMEOUT_S = 10.0
+MAX_CLIENTS = 32
 """Who scrapes comes alone, and asks at once."""
-AT_ONCE = 50
-_PER_LOG: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
+LOGS_PER_STEP = 50
+_LOG_METRICS: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
     "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
     "kafka_log_log_numlogsegments": ("Segments.", lambda log: len(log.segments)),
     "kafka_log_log_logstartoffset": ("First offset that is kept.", lambda log: log.log_start_offset),
     "kafka_log_log_logendoffset": ("Next offset to be written.", lambda log: log.log_end_offset),
 }
-_PER_API: dict[str, tuple[str, Callable[[Count], int]]] = {
+_API_METRICS: dict[str, tuple[str, Callable[[ApiMetrics], int]]] = {
     "kafka_network_requestmetrics_requests_total": ("Requests that came.", lambda count: count.requests),
-    "ottla_answers_total": ("Answers that left; what asks for none gets none.", lambda count: count.answers),
+    "ottla_answers_total": ("Answers that left; what asks for none gets none.", lambda count: count.responses),
     "ottla_request_bytes_total": ("Bytes of the requests.", lambda count: count.request_bytes),
-    "ottla_answer_bytes_total": ("Bytes of the answers.", lambda count: count.answer_bytes),
+    "ottla_answer_bytes_total": ("Bytes of the answers.", lambda count: count.response_bytes),
 }
-Row = tuple[str, str, int]
+MetricRow = tuple[str, str, int]
 """Name, what it is, value."""
 
 
-class Numbers(NamedTuple):
+class MetricSources(NamedTuple):
     """Where the numbers are."""
 
-    storage: Storage
-    replicas: Replicas
-    cleaner: Cleaner
+    log_dirs: Storage
+    replica_manager: Replicas
+    cleaner: LogCleaner
     scrubber: Scrubber
-    counts: Counts
+    request_metrics: RequestMetrics
     connections: Callable[[], int]
     controller: Any
     """`ottla.broker.server.quorum_numbers.Decides`."""
-    serves: bool
+    is_broker: bool
     """Whether this node is a broker."""
-    decides: bool
+    is_controller: bool
     """Whether it is one of the controllers."""
-    pushed: Callable[[], Pushed | None] = lambda: None
+    client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
     """What clients pushed, once one did."""
 
-    def gauges(self, health: Health) -> Iterable[Row]:
+    def gauges(self, health: Health) -> Iterable[MetricRow]:
         """What goes up and down, of the node as a whole."""
-        replicas = self.replicas
+        replicas = self.replica_manager
         yield "kafka_server_replicamanager_partitioncount", "Partitions on this node.", len(replicas)
         name = "kafka_server_replicamanager"
         yield f"{name}_leadercount", "Partitions this node leads.", health.leading
@@ -87,14 +87,14 @@ class Numbers(NamedTuple):
         yield "kafka_server_replicafetchermanager_maxlag", about, health.most_lag
         offline = len(replicas.offline)
         yield "kafka_server_replicamanager_offlinereplicacount", "Partitions in failed directories.", offline
-        failed = len(self.storage.failed)
+        failed = len(self.log_dirs.failed)
         yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
         about = "Compacted partitions that cannot be compacted."
-        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.broken_count
+        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.uncleanable_count
 
-    def counters(self) -> Iterable[Row]:
+    def counters(self) -> Iterable[MetricRow]:
         """What only grows."""
-        cleaner, scrubber, replicas = self.cleaner, self.scrubber, self.replicas
+        cleaner, scrubber, replicas = self.cleaner, self.scrubber, self.replica_manager
         name = "kafka_server_replicamanager"
         yield f"{name}_isrexpands", "Replicas that have come in sync.", replicas.isr_expands
         yield f"{name}_isrshrinks", "Times that replicas were let go for being behind.", replicas.isr_shrinks
@@ -103,134 +103,134 @@ class Numbers(NamedTuple):
         yield "ottla_cleaner_read_bytes", "Bytes the compactor read.", cleaner.bytes_read
         yield "ottla_cleaner_written_bytes", "Bytes the compactor wrote.", cleaner.bytes_written
         yield "ottla_scrub_segments", "Old segments that were read again.", scrubber.segments_read
-        yield "ottla_scrub_damage", "Damaged places that were found in them.", scrubber.damage_found
+        yield "ottla_scrub_damage", "Damaged places that were found in them.", scrubber.damage_count
 
 
-def _head(name: str, about: str, kind: str) -> str:
+def _metric_header(name: str, about: str, kind: str) -> str:
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
 
 
-async def page(env: Env, numbers: Numbers) -> bytes:
+async def render_page(env: Env, numbers: MetricSources) -> bytes:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
-    turn = Turn(env, BESIDE_MS)
-    out = await _of_a_broker(env, numbers, turn) if numbers.serves else []
+    turn = TimeSlice(env, BACKGROUND_SLICE_MS)
+    out = await _broker_metrics(env, numbers, turn) if numbers.is_broker else []
     from ottla.broker.server import quorum_numbers  # who asks for no numbers does not load these
 
     for name, about, number in (
-        *quorum_numbers.quorum(numbers.controller),
-        *(await turn.through(quorum_numbers.cluster(numbers.controller)) if numbers.decides else ()),
+        *quorum_numbers.quorum_metrics(numbers.controller),
+        *(await turn.run(quorum_numbers.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
         ("ottla_connections", "Connections of clients, brokers and controllers.", numbers.connections()),
     ):
-        out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
-    out += quorum_numbers.states(numbers.controller)
-    for name, (about, count_of) in _PER_API.items():
-        out.append(_head(name, about, "counter"))
-        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.counts]
+        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
+    out += quorum_numbers.raft_state_metrics(numbers.controller)
+    for name, (about, count_of) in _API_METRICS.items():
+        out.append(_metric_header(name, about, "counter"))
+        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.request_metrics]
     return "".join(out).encode()
 
 
-async def _of_a_broker(env: Env, numbers: Numbers, turn: Turn) -> list[str]:
+async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> list[str]:
     """Its logs, its partitions, and what goes on beside."""
     out: list[str] = []
-    logs = numbers.storage.logs()
-    for name, (about, value) in _PER_LOG.items():
-        out.append(_head(name, about, "gauge"))
-        for first in range(0, len(logs), AT_ONCE):
+    logs = numbers.log_dirs.logs()
+    for name, (about, value) in _LOG_METRICS.items():
+        out.append(_metric_header(name, about, "gauge"))
+        for first in range(0, len(logs), LOGS_PER_STEP):
             out += [
                 f'{name}{{topic="{log.topic}",partition="{log.partition}"}} {value(log)}\n'
-                for log in logs[first : first + AT_ONCE]
+                for log in logs[first : first + LOGS_PER_STEP]
             ]
-            await turn.step()
+            await turn.maybe_yield()
     open_files = 0
-    for first in range(0, len(logs), AT_ONCE):
-        open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
-        await turn.step()
+    for first in range(0, len(logs), LOGS_PER_STEP):
+        open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
+        await turn.maybe_yield()
     from ottla.broker.replica.health import looking
 
-    health = await turn.through(looking(numbers.replicas))
+    health = await turn.run(looking(numbers.replica_manager))
     open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
     for name, about, number in (*numbers.gauges(health), open_segments):
-        out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
+        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
     for name, about, number in numbers.counters():
-        out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
-    pushed = numbers.pushed()
+        out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
+    pushed = numbers.client_metrics()
     if pushed is not None:
-        for name, about, number in pushed.counters():
-            out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
-        out += await turn.through(pushed.lines(env.monotonic_ms()))
+        for name, about, number in pushed.push_counters():
+            out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
+        out += await turn.run(pushed.render(env.monotonic_ms()))
     return out
 
 
-async def serve(env: Env, numbers: Numbers, listener: Listener) -> None:
+async def serve_metrics(env: Env, numbers: MetricSources, listener: Listener) -> None:
     """Answer ``GET`` and ``HEAD`` of ``/metrics`` until cancelled."""
     logger.info("metrics at port %d", listener.port)
-    readers = _Readers(env, numbers)
+    readers = _MetricsHttpServer(env, numbers)
     async with trio.open_nursery() as nursery:
         while True:
             stream = await listener.accept()
-            if readers.takes_in(stream):
-                nursery.start_soon(readers.answer, stream)
+            if readers.accept(stream):
+                nursery.start_soon(readers.serve_client, stream)
 
 
-class _Readers:
+class _MetricsHttpServer:
     """Who is connected to read the page. Those who ask while it is made get the next one together."""
 
-    def __init__(self, env: Env, numbers: Numbers) -> None:
+    def __init__(self, env: Env, numbers: MetricSources) -> None:
         self._env = env
-        self._numbers = numbers
-        self._silent: dict[Stream, None] = {}
+        self._sources = numbers
+        self._idle: dict[Stream, None] = {}
         """They have not asked yet, the first one for longest."""
-        self._answered = 0
+        self._active_count = 0
         """How many have, and are not gone."""
-        self._making = trio.Lock()
-        self._begun = self._made = 0
+        self._render_lock = trio.Lock()
+        self._last_started = self._last_rendered = 0
         """Numbers of the last page that was begun, and of the last that was made."""
         self._page = b""
 
-    def takes_in(self, stream: Stream) -> bool:
+    def accept(self, stream: Stream) -> bool:
         """Whether there is room for one more. Who has asked for nothing for longest gives way."""
-        if len(self._silent) + self._answered >= MOST_READERS:
-            if not self._silent:
+        if len(self._idle) + self._active_count >= MAX_CLIENTS:
+            if not self._idle:
                 stream.close()
                 return False
-            first = next(iter(self._silent))
-            del self._silent[first]
+            first = next(iter(self._idle))
+            del self._idle[first]
             first.close()
-        self._silent[stream] = None
+        self._idle[stream] = None
         return True
 
-    async def answer(self, stream: Stream) -> None:
+    async def serve_client(self, stream: Stream) -> None:
         """Serve one, and hang up."""
         has_asked = False
         try:
-            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(PATIENCE_S):
-                request = await http.read_request(stream, PATIENCE_S)
-                if request is not None and stream in self._silent:
-                    del self._silent[stream]
-                    has_asked, self._answered = True, self._answered + 1
+            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(CLIENT_TIMEOUT_S):
+                request = await http.read_request(stream, CLIENT_TIMEOUT_S)
+                if request is not None and stream in self._idle:
+                    del self._idle[stream]
+                    has_asked, self._active_count = True, self._active_count + 1
                     await self._respond(stream, request)
         finally:
-            self._silent.pop(stream, None)
-            self._answered -= has_asked
+            self._idle.pop(stream, None)
+            self._active_count -= has_asked
             stream.close()
 
-    async def _respond(self, stream: Stream, request: http.Request) -> None:
-        refusal = http.refusal(request, _PATHS)
+    async def _respond(self, stream: Stream, request: http.HttpRequest) -> None:
+        refusal = http.check_request(request, _PATHS)
         if refusal is not None:
-            await stream.send(http.response(request, refusal, refusal.reason))
-            await http.discard_body(stream, request, PATIENCE_S)
+            await stream.send(http.build_response(request, refusal, refusal.reason))
+            await http.discard_body(stream, request, CLIENT_TIMEOUT_S)
             return
-        await stream.send(http.response(request, http.OK, await self._newest()))
+        await stream.send(http.build_response(request, http.OK, await self._render_shared()))
 
-    async def _newest(self) -> bytes:
+    async def _render_shared(self) -> bytes:
         """A page that was begun after it was asked for."""
-        before = self._begun
-        async with self._making:
-            if self._made <= before:
-                self._begun += 1
-                self._page = await page(self._env, self._numbers)
-                self._made = self._begun
+        before = self._last_started
+        async with self._render_lock:
+            if self._last_rendered <= before:
+                self._last_started += 1
+                self._page = await render_page(self._env, self._sources)
+                self._last_rendered = self._last_started
             body = self._page
-            if not self._making.statistics().tasks_waiting:
-                self._page, self._made = b"", 0  # megabytes, where there are many partitions
+            if not self._render_lock.statistics().tasks_waiting:
+                self._page, self._last_rendered = b"", 0  # megabytes, where there are many partitions
             return body

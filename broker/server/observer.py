@@ -11,10 +11,10 @@ from ottla.wire.compiler import Chunk
 from ottla.wire.framing import RequestFrame
 
 if TYPE_CHECKING:
-    from ottla.broker.services import Services
+    from ottla.broker.services import BrokerServices
 
 
-class Observer(Protocol):
+class RequestObserver(Protocol):
     """Told of each request whose header could be read, and of each answer; it must be quick, and may not fail."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
@@ -24,14 +24,14 @@ class Observer(Protocol):
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
 
 
-observers_of: list[Callable[[Services], Observer]] = []
+request_observer_factories: list[Callable[[BrokerServices], RequestObserver]] = []
 """Makers of observers that every node of this process gets for its clients; empty but in tests and the simulator."""
 
 
-class Observers:
+class CompositeRequestObserver:
     """Several observers as one."""
 
-    def __init__(self, observers: Sequence[Observer]) -> None:
+    def __init__(self, observers: Sequence[RequestObserver]) -> None:
         self._observers = observers
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
@@ -45,25 +45,25 @@ class Observers:
             observer.answered(peer, request, chunks, size_bytes)
 
 
-def observer_of(services: Services, counts: Observer | None) -> Observer | None:
-    """Return the observer of a node's client listeners: ``counts``, those of `observers_of`, or None for neither."""
-    every = [make(services) for make in observers_of]
+def create_request_observer(services: BrokerServices, counts: RequestObserver | None) -> RequestObserver | None:
+    """Return the observer of a node's client listeners: ``counts``, those of `request_observer_factories`, or None for neither."""
+    every = [make(services) for make in request_observer_factories]
     if not every:
         return counts
-    return Observers(every if counts is None else [counts, *every])
+    return CompositeRequestObserver(every if counts is None else [counts, *every])
 
 
-class Count:
+class ApiMetrics:
     """What one API was asked and said since the start."""
 
-    __slots__ = ("answer_bytes", "answers", "key", "request_bytes", "requests")
+    __slots__ = ("response_bytes", "responses", "key", "request_bytes", "requests")
 
     def __init__(self, key: ApiKey) -> None:
         self.key = key
         self.requests = 0
-        self.answers = 0
+        self.responses = 0
         self.request_bytes = 0
-        self.answer_bytes = 0
+        self.response_bytes = 0
 
     @property
     def name(self) -> str:
@@ -71,17 +71,17 @@ class Count:
         return "".join(word.capitalize() for word in self.key.name.split("_"))
 
 
-class Counts:
+class RequestMetrics:
     """Requests, answers and their bytes, those of the lengths in front of them included, API by API."""
 
     def __init__(self) -> None:
-        self._by_key: list[Count | None] = [None] * (max(ApiKey) + 1)
+        self._by_key: list[ApiMetrics | None] = [None] * (max(ApiKey) + 1)
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Count a request."""
         count = self._by_key[request.key]
         if count is None:
-            count = self._by_key[request.key] = Count(request.key)
+            count = self._by_key[request.key] = ApiMetrics(request.key)
         count.requests += 1
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
@@ -89,10 +89,10 @@ class Counts:
         """Count its answer."""
         count = self._by_key[request.key]
         assert count is not None
-        count.answers += 1
-        count.answer_bytes += size_bytes
+        count.responses += 1
+        count.response_bytes += size_bytes
 
-    def __iter__(self) -> Iterator[Count]:
+    def __iter__(self) -> Iterator[ApiMetrics]:
         """Those APIs that were asked, by number."""
         return (count for count in self._by_key if count is not None)
 

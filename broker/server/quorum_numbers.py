@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.controller.image import NO_LEADER, MetadataImage
 from ottla.controller.raft.events import NO_NODE_ID
 from ottla.controller.raft.states import CandidateState, RaftLeaderState
 
-STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
-PAUSE_EVERY = 100
-Row = tuple[str, str, int]
+RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
+PARTITIONS_PER_STEP = 100
+MetricRow = tuple[str, str, int]
 """Name, what it is, value."""
 
 
-class Decides(Protocol):
+class QuorumMetricsSource(Protocol):
     """The controller in this process: `ottla.controller.driver.Controller`."""
 
     @property
@@ -38,13 +38,13 @@ class Decides(Protocol):
         """The raft machine, to be looked at."""
 
 
-def state_of(raft: Any) -> str:
-    """One of `STATES`: who follows and has no vote is an observer."""
+def raft_state_name(raft: Any) -> str:
+    """One of `RAFT_STATES`: who follows and has no vote is an observer."""
     name = type(raft.state).__name__.lower()
     return "observer" if name in ("follower", "unattached") and not raft.voters.has(raft.local_replica) else name
 
 
-def quorum(controller: Decides) -> Iterator[Row]:
+def quorum_metrics(controller: QuorumMetricsSource) -> Iterator[MetricRow]:
     """What each node knows of the quorum."""
     raft, name = controller.raft, "kafka_server_raft_metrics"
     state = raft.state
@@ -66,15 +66,15 @@ def quorum(controller: Decides) -> Iterator[Row]:
     yield f"{name}_uncommitted_voter_change", "Whether a change of who votes is not committed yet.", int(uncommitted)
 
 
-def states(controller: Decides) -> Iterator[str]:
+def raft_state_metrics(controller: QuorumMetricsSource) -> Iterator[str]:
     """The state this node is in, a line for each there is."""
-    name, now = "kafka_server_raft_metrics_current_state", state_of(controller.raft)
+    name, now = "kafka_server_raft_metrics_current_state", raft_state_name(controller.raft)
     yield f"# HELP {name} 1 for the state this node is in.\n# TYPE {name} gauge\n"
-    for state in STATES:
+    for state in RAFT_STATES:
         yield f'{name}{{state="{state}"}} {int(state == now)}\n'
 
 
-def cluster(controller: Decides) -> Steps[list[Row]]:
+def cluster_metrics(controller: QuorumMetricsSource) -> Job[list[MetricRow]]:
     """What a controller knows of the cluster, in steps of so many partitions."""
     image, name = controller.image, "kafka_controller_kafkacontroller"
     partitions = offline = elsewhere = 0
@@ -83,7 +83,7 @@ def cluster(controller: Decides) -> Steps[list[Row]]:
             partitions += 1
             offline += p.leader == NO_LEADER
             elsewhere += p.leader != p.replicas[0]
-            if partitions % PAUSE_EVERY == 0:
+            if partitions % PARTITIONS_PER_STEP == 0:
                 yield
     brokers = list(image.brokers.values())
     fenced = sum(b.fenced for b in brokers)

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol
 
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Job
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 
-STEP = 64
+PARTITIONS_PER_STEP = 64
 """Partitions looked at between two yields."""
-Key = tuple[str | None, bytes, int]
+PartitionKey = tuple[str | None, bytes, int]
 """What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
 
 
-def key_of(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> Key:
+def partition_key(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> PartitionKey:
     """A name may become known, or go, after its id was asked for: the id alone is what the reader means."""
     return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
-class Wanted:
+class CachedPartition:
     """One partition a reader wants, and what it was told last."""
 
     __slots__ = (
@@ -44,9 +44,9 @@ class Wanted:
         self.partition = part.partition
         self.high_watermark = -1
         self.log_start_offset = -1
-        self.update(part)
+        self.update_request_params(part)
 
-    def update(self, part: FetchPartition) -> None:
+    def update_request_params(self, part: FetchPartition) -> None:
         """The reader moved on, or changed its limits."""
         self.fetch_offset = part.fetch_offset
         self.max_bytes = part.partition_max_bytes
@@ -55,7 +55,7 @@ class Wanted:
         self.last_fetched_epoch = part.last_fetched_epoch
         self.start_offset = part.log_start_offset
 
-    def is_news(self, row: PartitionData) -> bool:
+    def maybe_update_response_data(self, row: PartitionData) -> bool:
         """Whether an incremental answer must hold this row; remembers what was said."""
         news = (
             len(row.records) > 0
@@ -70,23 +70,23 @@ class Wanted:
         return news
 
 
-class Rows(Protocol):
+class FetchRowBuffer(Protocol):
     """Where what was read is put, in order."""
 
-    def append(self, row: tuple[Wanted, PartitionData], /) -> None:
+    def append(self, row: tuple[CachedPartition, PartitionData], /) -> None:
         """One partition more."""
 
 
 class FetchContext(Protocol):
     """How one request is read and answered."""
 
-    def wanted(self) -> Collection[Wanted | None]:
+    def requested_partitions(self) -> Collection[CachedPartition | None]:
         """The partitions to read, in order; None between them stands for a step without a partition."""
 
-    def rows(self) -> Rows:
+    def create_row_buffer(self) -> FetchRowBuffer:
         """Where to put what is read."""
 
-    def respond(self, rows: Any) -> Steps[FetchResponse]:
+    def build_response(self, rows: Any) -> Job[FetchResponse]:
         """The answer made of what was read."""
 
     @property
@@ -94,22 +94,22 @@ class FetchContext(Protocol):
         """Whether who fetches says that it is a broker, to have what the leader has."""
 
     @property
-    def is_own(self) -> bool:
+    def is_session_owner(self) -> bool:
         """Whether the request is of the follower that opened its session, which hears of partitions that change."""
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> FetchSession | None:
         """What is remembered of it once it is answered."""
 
     @property
-    def parks_on(self) -> Hashable:
+    def wait_key(self) -> Hashable:
         """What wakes it besides its partitions, None for nothing: then there are partitions that are not looked at."""
 
 
-Pairs = list[tuple[Wanted, PartitionData]]
+FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
 
 
-def grouped(rows: Pairs) -> Steps[list[FetchableTopicResponse]]:
+def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]:
     """Rows under their topics, neighbours together."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
@@ -119,53 +119,55 @@ def grouped(rows: Pairs) -> Steps[list[FetchableTopicResponse]]:
             out.append(FetchableTopicResponse(want.topic or "", want.topic_id))
             last = at
         out[-1].partitions.append(row)
-        if number % STEP == 0:
+        if number % PARTITIONS_PER_STEP == 0:
             yield
     return out
 
 
-class Session:
+class FetchSession:
     """A remembered fetch."""
 
-    privileged = False
-    follower = -1
+    is_privileged = False
+    follower_id = -1
     """Id of the broker that opened it."""
-    parks_on: Hashable = None
+    wait_key: Hashable = None
     """What a parked request of it waits on besides its partitions."""
 
-    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, now_ms: float) -> None:
+    def __init__(
+        self, session_id: int, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, now_ms: float
+    ) -> None:
         self.id = session_id
         self.epoch = 1
-        self.by_key = wanted
-        self.uses_ids = uses_ids
-        self.used_ms = now_ms
+        self.partitions = wanted
+        self.uses_topic_ids = uses_ids
+        self.last_used_ms = now_ms
 
-    def came(self, now_ms: int) -> None:
+    def record_request(self, now_ms: int) -> None:
         """Another request of it, by the wall clock."""
 
-    def want(self, key: Key, part: FetchPartition) -> None:
+    def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
         """The reader moved on in a partition, or wants one more; it is named when it is read."""
-        known = self.by_key.get(key)
+        known = self.partitions.get(key)
         if known is None:
-            self.by_key[key] = Wanted(key[0], key[1], part)
+            self.partitions[key] = CachedPartition(key[0], key[1], part)
         else:
-            known.update(part)
+            known.update_request_params(part)
 
-    def forget(self, key: Key) -> None:
+    def remove(self, key: PartitionKey) -> None:
         """The reader does not want a partition any more."""
-        self.by_key.pop(key, None)
+        self.partitions.pop(key, None)
 
-    def to_read(self) -> list[Wanted]:
+    def partitions_to_read(self) -> list[CachedPartition]:
         """What has to be looked at."""
-        return list(self.by_key.values())
+        return list(self.partitions.values())
 
-    def settle(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Steps[None]:
+    def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
         """What was told last; ``watch`` and ``wake`` are for who need not look at everything each time."""
         return
         yield
 
 
-class Incremental:
+class IncrementalFetchContext:
     """A request that names only what changed.
 
     Its own replica id says whether it is a follower's, not that of the request which opened the session
@@ -173,39 +175,39 @@ class Incremental:
     """
 
     def __init__(
-        self, session: Session, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
+        self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
     ) -> None:
-        """``is_own``: the request is of the follower that opened the session, and need not look at everything."""
+        """``is_session_owner``: the request is of the follower that opened the session, and need not look at everything."""
         self.session = session
         self.is_follower = is_follower
-        self.is_own = is_own
-        self.parks_on = session.parks_on if is_own else None
-        self._names = names
+        self.is_session_owner = is_own
+        self.wait_key = session.wait_key if is_own else None
+        self._topic_names = names
 
-    def wanted(self) -> list[Wanted]:
+    def requested_partitions(self) -> list[CachedPartition]:
         """Partitions of the session; an id nobody knew when it was asked for may have got its name since."""
         session = self.session
-        out = session.to_read() if self.is_own else list(session.by_key.values())
+        out = session.partitions_to_read() if self.is_session_owner else list(session.partitions.values())
         for want in out:
             if want.topic is None:
-                want.topic = self._names.get(want.topic_id)
+                want.topic = self._topic_names.get(want.topic_id)
         return out
 
-    def rows(self) -> Pairs:
+    def create_row_buffer(self) -> FetchedPartitions:
         """All of them are looked at again."""
         return []
 
-    def respond(self, rows: Pairs) -> Steps[FetchResponse]:
+    def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
         """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
-        news, by_key = Pairs(), self.session.by_key
+        news, by_key = FetchedPartitions(), self.session.partitions
         for number, (want, row) in enumerate(rows, 1):
-            if want.is_news(row):
+            if want.maybe_update_response_data(row):
                 news.append((want, row))
                 if len(row.records):
-                    key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_ids)
+                    key = partition_key(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_topic_ids)
                     if key in by_key:
                         by_key[key] = by_key.pop(key)
-            if number % STEP == 0:
+            if number % PARTITIONS_PER_STEP == 0:
                 yield
-        responses = yield from grouped(news)
+        responses = yield from group_by_topic(news)
         return FetchResponse(session_id=self.session.id, responses=responses)

@@ -14,16 +14,16 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import Protocol
 
-SILENT_FACTOR = 1000
+UNUSED_IDLE_FACTOR = 1000
 """By how much the idle time of a connection counts for more that has sent nothing, or has not authenticated, yet."""
-PART = 64
+CLOSED_FRACTION = 64
 """One of so many connections is closed at a time, so that looking at all of them is seldom."""
 
 
-class Sheddable(Protocol):
+class ClosableConnection(Protocol):
     """A connection: `ottla.broker.server.connection.Connection`."""
 
-    has_spoken: bool
+    has_received: bool
     is_authenticated: bool
     is_closed: bool
 
@@ -34,18 +34,18 @@ class Sheddable(Protocol):
         """Close the connection."""
 
 
-def close_most_idle(connections: Iterable[Sheddable], now_ms: float) -> int:
+def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:
     """Close the connections that were idle for longest; return how many."""
     open_ones = [connection for connection in connections if not connection.is_closed]
     if not open_ones:
         return 0
 
-    def idleness(connection: Sheddable) -> float:
+    def idleness(connection: ClosableConnection) -> float:
         idle_ms = connection.idle_ms(now_ms)
-        is_used = connection.has_spoken and connection.is_authenticated
-        return idle_ms if is_used else (idle_ms + 1) * SILENT_FACTOR
+        is_used = connection.has_received and connection.is_authenticated
+        return idle_ms if is_used else (idle_ms + 1) * UNUSED_IDLE_FACTOR
 
-    closed = nlargest(max(1, len(open_ones) // PART), open_ones, key=idleness)
+    closed = nlargest(max(1, len(open_ones) // CLOSED_FRACTION), open_ones, key=idleness)
     for connection in closed:
         connection.close()
     return len(closed)

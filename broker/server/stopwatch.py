@@ -23,32 +23,32 @@ Peer = Any
 """`ottla.broker.server.peer.Peer`, which has one of these."""
 
 
-class Counting(Protocol):
+class RequestTimeQuota(Protocol):
     """`ottla.broker.auth.quotas.Quotas`."""
 
-    def requested(self, peer: Peer, client_id: str) -> int:
+    def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
         """A request is about to be answered: how long who asked has to wait."""
 
-    def answered(self, peer: Peer, client_id: str) -> None:
+    def record_response(self, peer: Peer, client_id: str) -> None:
         """Its answer left."""
 
 
-class Metering(Protocol):
+class RequestQuotaSource(Protocol):
     """`ottla.broker.services.Metering`."""
 
     @property
-    def quotas(self) -> Counting | None:
+    def quotas(self) -> RequestTimeQuota | None:
         """None: there is no quota any more."""
 
 
-class Stopwatch:
+class RequestTimer:
     """One request's."""
 
-    __slots__ = ("_metering", "_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
+    __slots__ = ("_quota_source", "_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
-    def __init__(self, now_ms: Callable[[], float], metering: Metering) -> None:
+    def __init__(self, now_ms: Callable[[], float], metering: RequestQuotaSource) -> None:
         self._now_ms = now_ms
-        self._metering = metering
+        self._quota_source = metering
         self._since_ms: float | None = None
         self._spent_ms = 0.0
         self.client_id: str | None = None
@@ -65,24 +65,24 @@ class Stopwatch:
             self._since_ms = now_ms
         return spent_ms
 
-    def tell(self, peer: Peer, request: RequestFrame, answer: Any) -> None:
+    def set_throttle_time(self, peer: Peer, request: RequestFrame, answer: Any) -> None:
         """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
-        quotas = self._metering.quotas
+        quotas = self._quota_source.quotas
         if self.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or quotas is None:
             return
         self.client_id = request.client_id
         if request.key is not ApiKey.FETCH:
-            delay_ms = quotas.requested(peer, request.client_id)
+            delay_ms = quotas.request_throttle_ms(peer, request.client_id)
             if delay_ms and hasattr(answer, "throttle_time_ms"):
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
         """The answer has left: what that took counts too, for what comes next."""
-        if self._metering.quotas is not None and self.client_id is not None:
-            self._metering.quotas.answered(peer, self.client_id)
+        if self._quota_source.quotas is not None and self.client_id is not None:
+            self._quota_source.quotas.record_response(peer, self.client_id)
 
     @types.coroutine
-    def around(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         """Run ``work``, and time it."""
         resume: Callable[[Any], Any] = work.send
         value: Any = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.dynamic_config import log_unusable
+from ottla.broker.dynamic_config import log_invalid_stored_value
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
@@ -40,7 +40,7 @@ class ShareGroupRules:
         if text is not None:
             return text
         if own is not None:
-            log_unusable(f"group {group_id!r}", name, own)
+            log_invalid_stored_value(f"group {group_id!r}", name, own)
         broker = f"group.{name}"
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from ottla.broker.auth.ways import between_brokers
+from ottla.broker.auth.ways import inter_broker_access
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.services import Services
+from ottla.broker.services import BrokerServices
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
@@ -22,7 +22,7 @@ from ottla.world.env import Env
 class _Around:
     """What a persister has of its node."""
 
-    def __init__(self, services: Services, listener: str) -> None:
+    def __init__(self, services: BrokerServices, listener: str) -> None:
         self._services = services
         self._listener = listener
 
@@ -35,34 +35,36 @@ class _Around:
         return self._services.config.node_id
 
     def image(self) -> MetadataImage:
-        return self._services.replicas.image
+        return self._services.replica_manager.image
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return self.image().unfenced_broker_address(broker_id, self._listener)
 
     def access(self) -> Access:
-        return between_brokers(self._services.config)
+        return inter_broker_access(self._services.config)
 
     def create_state_topic(self) -> None:
-        self._services.admin.create_share_topic()
+        self._services.controller_forwarder.create_share_topic()
 
 
 def make_shares(
-    services: Services, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
+    services: BrokerServices, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
 ) -> Shares:
     """Nothing is led or shared yet. ``listener``: the name of the one brokers reach each other at."""
     around = _Around(services, listener)
-    coordinator = ShareCoordinator(services.env, services.config, timers, services.fail, around.image, services.storage)
-    persister, latest = Persister(around, coordinator), Latest(around, services.replicas)
+    coordinator = ShareCoordinator(
+        services.env, services.config, timers, services.fail, around.image, services.log_dirs
+    )
+    persister, latest = Persister(around, coordinator), Latest(around, services.replica_manager)
     return Shares(
         services.env,
         services.config,
         timers,
-        services.replicas,
+        services.replica_manager,
         persister,
         coordinator,
         latest,
         start,
-        services.purgatory.wake,
+        services.purgatory.check_and_complete,
         services.fail,
     )

@@ -25,7 +25,7 @@ from ottla.broker.share.sessions import Place, ShareSessions
 from ottla.broker.share.several import AT_ONCE, for_each
 from ottla.broker.share.shared import Ground, Shared
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.turn import BESIDE_MS, Steps, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, Job, TimeSlice
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
@@ -69,7 +69,7 @@ class Shares:
         self._env = env
         self._beginning: dict[str, list[list[ProtocolError]]] = {}
         """By group, what is being begun: each stops where it hears of a failure."""
-        self._going: deque[Steps[None]] = deque()
+        self._going: deque[Job[None]] = deque()
         """What is let go of in turns."""
         replicas.on_resigned.append(self.resigned)
 
@@ -184,7 +184,7 @@ class Shares:
     def _released(self, group_id: str, member_id: str, places: list[Place]) -> None:
         self._do(self._releasing(group_id, member_id, places), len(places))
 
-    def _releasing(self, group_id: str, member_id: str, places: list[Place]) -> Steps[None]:
+    def _releasing(self, group_id: str, member_id: str, places: list[Place]) -> Job[None]:
         for place in places:
             if self.sessions.is_open(group_id, member_id):
                 return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
@@ -197,7 +197,7 @@ class Shares:
         keys = list(self._by_group.get(group_id, ()))
         self._do(self._forgetting(group_id, keys), len(keys))
 
-    def _forgetting(self, group_id: str, keys: list[SharePartitionKey]) -> Steps[None]:
+    def _forgetting(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
         for key in keys:
             if self.sessions.has_any(group_id):
                 return
@@ -206,7 +206,7 @@ class Shares:
                 self._forget(shared)
             yield
 
-    def _do(self, steps: Steps[None], rows: int) -> None:
+    def _do(self, steps: Job[None], rows: int) -> None:
         """Now, or where there are many in turns beside the requests; one after the other, in this order."""
         if rows <= AT_ONCE and not self._going:
             for _ in steps:
@@ -217,9 +217,9 @@ class Shares:
             self.start(self._work_off)
 
     async def _work_off(self) -> None:
-        turn = Turn(self._env, BESIDE_MS)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         while self._going:
-            await turn.through(self._going[0])
+            await turn.run(self._going[0])
             self._going.popleft()
 
     def resigned(self, replica: Replica) -> None:

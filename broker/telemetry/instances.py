@@ -16,66 +16,71 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.broker.telemetry.subscriptions import Subscription, Wanted, Who, wanted_of
+from ottla.broker.telemetry.subscriptions import (
+    ClientAttributes,
+    ClientMetricsSubscription,
+    MergedSubscription,
+    merge_subscriptions,
+)
 from ottla.wire.compression import CompressionType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 
-MOST_INSTANCES = 16_384
-LEAST_KEPT_MS = 60_000.0
+MAX_INSTANCES = 16_384
+MIN_EXPIRY_MS = 60_000.0
 _SWEEP_MS = 60_000.0
-RESERVED = (bytes(16), bytes(15) + b"\x01")
+RESERVED_IDS = (bytes(16), bytes(15) + b"\x01")
 """Ids no client has (``Uuid.RESERVED``)."""
-_ASK_AGAIN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+_EARLY_GET_ERRORS = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _NEVER_MS = float("-inf")
 
 
-class Connected(Protocol):
+class DisconnectNotifier(Protocol):
     """Whose connection it is: `ottla.broker.server.peer.Peer`."""
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``callback`` called when it ends."""
 
 
-class Instance:
+class ClientMetricsInstance:
     """One client as it is known here."""
 
-    def __init__(self, ident: bytes, who: Who, wanted: Wanted, version: int) -> None:
-        self.ident = ident
-        self.who = who
-        self.wanted = wanted
-        self.subscription_id = wanted.id_for(ident)
+    def __init__(self, ident: bytes, who: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
+        self.client_instance_id = ident
+        self.attributes = who
+        self.subscription = wanted
+        self.subscription_id = wanted.subscription_id(ident)
         self.version = version
-        """Of the subscriptions that ``wanted`` was made of."""
-        self.is_ending = False
+        """Of the subscriptions that ``subscription`` was made of."""
+        self.is_terminating = False
         self.last_error = ErrorCode.NONE
-        self._asked_ms = self._pushed_ms = _NEVER_MS
-        self.until_ms = 0.0
+        self._last_get_ms = self._last_push_ms = _NEVER_MS
+        self.expires_ms = 0.0
 
-    def ask(self, now_ms: float) -> None:
+    def check_get_request(self, now_ms: float) -> None:
         """It asks what to push. Raises ProtocolError."""
-        if now_ms - max(self._asked_ms, self._pushed_ms) >= self.wanted.interval_ms:
-            self._asked_ms = now_ms
-        elif self.last_error not in _ASK_AGAIN:
+        if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
+            self._last_get_ms = now_ms
+        elif self.last_error not in _EARLY_GET_ERRORS:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self.last_error = ErrorCode.NONE
 
-    def push(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
+    def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
         """It pushes. Raises ProtocolError."""
         try:
-            self._check(request, now_ms, most_bytes)
+            self._check_push(request, now_ms, most_bytes)
         except ProtocolError as error:
             self.last_error = error.code
             raise
         finally:
-            self.is_ending = request.terminating
+            self.is_terminating = request.terminating
         self.last_error = ErrorCode.NONE
 
-    def _check(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
-        if self.is_ending:
+    def _check_push(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
+        if self.is_terminating:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
-        if self._asked_ms > self._pushed_ms or now_ms - self._pushed_ms >= self.wanted.interval_ms:
-            self._pushed_ms = now_ms
+        if self._last_get_ms > self._last_push_ms or now_ms - self._last_push_ms >= self.subscription.interval_ms:
+            self._last_push_ms = now_ms
         elif not request.terminating:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if request.subscription_id != self.subscription_id:
@@ -86,56 +91,58 @@ class Instance:
             raise ProtocolError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-class Instances:
+class ClientMetricsInstanceCache:
     """All of them, in the order they were heard from last."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Instance] = {}
-        self._peers: dict[Connected, bytes] = {}
+        self._instances: dict[bytes, ClientMetricsInstance] = {}
+        self._instance_ids_by_peer: dict[DisconnectNotifier, bytes] = {}
         """Who came last over each connection."""
-        self._subscriptions: list[Subscription] = []
-        self._wanted: dict[tuple[int, ...], Wanted] = {}
+        self._subscriptions: list[ClientMetricsSubscription] = []
+        self._merged_subscriptions: dict[tuple[int, ...], MergedSubscription] = {}
         """By the numbers of the subscriptions that match: most clients want the same."""
         self._version = 0
         self._swept_ms = 0.0
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._instances)
 
-    def subscribe(self, subscriptions: list[Subscription]) -> None:
+    def set_subscriptions(self, subscriptions: list[ClientMetricsSubscription]) -> None:
         """There are other subscriptions: each client's are looked at again when it comes."""
         self._subscriptions = subscriptions
-        self._wanted.clear()
+        self._merged_subscriptions.clear()
         self._version += 1
 
-    def of(self, ident: bytes, who: Who, peer: Connected, now_ms: float) -> Instance:
+    def get_or_create(
+        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+    ) -> ClientMetricsInstance:
         """The client of this id, as the subscriptions are now; who is new comes over this connection."""
-        found = self._known.pop(ident, None)
-        self._sweep(now_ms)
+        found = self._instances.pop(ident, None)
+        self._remove_expired(now_ms)
         if found is None or found.version < self._version:
-            who = who if found is None else found.who
-            if found is None and len(self._known) >= MOST_INSTANCES:
-                del self._known[next(iter(self._known))]
-            found = Instance(ident, who, self._wanted_of(who), self._version)
-            is_new = peer not in self._peers
-            self._peers[peer] = ident
+            who = who if found is None else found.attributes
+            if found is None and len(self._instances) >= MAX_INSTANCES:
+                del self._instances[next(iter(self._instances))]
+            found = ClientMetricsInstance(ident, who, self._merged_subscription(who), self._version)
+            is_new = peer not in self._instance_ids_by_peer
+            self._instance_ids_by_peer[peer] = ident
             if is_new:
-                peer.on_close(lambda: self._left(peer))
-        self._known[ident] = found
-        found.until_ms = now_ms + max(LEAST_KEPT_MS, 3 * found.wanted.interval_ms)
+                peer.on_close(lambda: self._on_disconnect(peer))
+        self._instances[ident] = found
+        found.expires_ms = now_ms + max(MIN_EXPIRY_MS, 3 * found.subscription.interval_ms)
         return found
 
-    def _wanted_of(self, who: Who) -> Wanted:
+    def _merged_subscription(self, who: ClientAttributes) -> MergedSubscription:
         meant = tuple(number for number, each in enumerate(self._subscriptions) if each.matches(who))
-        if meant not in self._wanted:
-            self._wanted[meant] = wanted_of(self._subscriptions[number] for number in meant)
-        return self._wanted[meant]
+        if meant not in self._merged_subscriptions:
+            self._merged_subscriptions[meant] = merge_subscriptions(self._subscriptions[number] for number in meant)
+        return self._merged_subscriptions[meant]
 
-    def _left(self, peer: Connected) -> None:
-        self._known.pop(self._peers.pop(peer), None)
+    def _on_disconnect(self, peer: DisconnectNotifier) -> None:
+        self._instances.pop(self._instance_ids_by_peer.pop(peer), None)
 
-    def _sweep(self, now_ms: float) -> None:
+    def _remove_expired(self, now_ms: float) -> None:
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
-            for ident in [ident for ident, each in self._known.items() if each.until_ms <= now_ms]:
-                del self._known[ident]
+            for ident in [ident for ident, each in self._instances.items() if each.expires_ms <= now_ms]:
+                del self._instances[ident]

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from ottla.wire.errors import WireError
 
-MOST_CHARS = 200
+MAX_NAME_CHARS = 200
 """Of a name or a label: what is longer is cut off."""
-MOST_LABELS = 16
-MOST_FIELDS = 500
+MAX_LABELS = 16
+MAX_FIELDS = 500
 """Of a value with its labels, all told: nobody else gets a turn within one."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
@@ -27,7 +27,7 @@ _DELTA = 1
 Labels = tuple[tuple[str, str], ...]
 
 
-class Sample(NamedTuple):
+class OtlpSample(NamedTuple):
     """One value."""
 
     name: str
@@ -79,22 +79,22 @@ def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
         yield value if number == wanted and isinstance(value, memoryview) else None
 
 
-def _few(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int, memoryview | int]]:
+def _bounded_fields(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int, memoryview | int]]:
     """The fields of a small message, within which nobody stops to let others in; ``left``: one for each there may be,
     here and in what it lies in.
     """
     for found in _fields(data):
         if next(left, None) is None:
-            raise WireError(f"a value in the metrics has more than {MOST_FIELDS} fields")
+            raise WireError(f"a value in the metrics has more than {MAX_FIELDS} fields")
         yield found
 
 
 def _text(data: memoryview) -> str:
-    return bytes(data[: 4 * MOST_CHARS]).decode("utf-8", "replace")[:MOST_CHARS]
+    return bytes(data[: 4 * MAX_NAME_CHARS]).decode("utf-8", "replace")[:MAX_NAME_CHARS]
 
 
 def _any_value(data: memoryview, left: Iterator[int]) -> str:
-    for number, _, value in _few(data, left):
+    for number, _, value in _bounded_fields(data, left):
         if number == 1 and isinstance(value, memoryview):
             return _text(value)
         if number in (2, 3) and isinstance(value, int):
@@ -106,7 +106,7 @@ def _any_value(data: memoryview, left: Iterator[int]) -> str:
 
 def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
     key = value = ""
-    for number, _, part in _few(data, left):
+    for number, _, part in _bounded_fields(data, left):
         if isinstance(part, memoryview):
             if number == 1:
                 key = _NO_NAME.sub("_", _text(part))
@@ -120,11 +120,11 @@ def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
 def _point(data: memoryview) -> tuple[Labels, float | None]:
     labels: dict[str, str] = {}
     value: float | None = None
-    left = iter(range(MOST_FIELDS))
-    for number, _, part in _few(data, left):
+    left = iter(range(MAX_FIELDS))
+    for number, _, part in _bounded_fields(data, left):
         if not isinstance(part, memoryview):
             continue
-        if number == 7 and len(labels) < MOST_LABELS:
+        if number == 7 and len(labels) < MAX_LABELS:
             key, text = _label(part, left)
             if key:
                 labels[key] = text
@@ -133,7 +133,7 @@ def _point(data: memoryview) -> tuple[Labels, float | None]:
     return tuple(sorted(labels.items())), value
 
 
-def _metric(data: memoryview) -> Generator[Sample | None, None, None]:
+def _metric(data: memoryview) -> Generator[OtlpSample | None, None, None]:
     name = ""
     for number, _, body in _fields(data):
         if not isinstance(body, memoryview):
@@ -152,11 +152,11 @@ def _metric(data: memoryview) -> Generator[Sample | None, None, None]:
             is_delta, is_counter = temporality == _DELTA, number == 7 and bool(monotonic)
             for point in _parts(body, 1):
                 labels, found = ((), None) if point is None else _point(point)
-                yield None if found is None or not name else Sample(name, labels, found, is_delta, is_counter)
+                yield None if found is None or not name else OtlpSample(name, labels, found, is_delta, is_counter)
         yield None
 
 
-def samples(data: bytes) -> Generator[Sample | None, None, None]:
+def parse_samples(data: bytes) -> Generator[OtlpSample | None, None, None]:
     """Everything in a message of metrics; None now and then, where nothing was found yet.
 
     Raises:

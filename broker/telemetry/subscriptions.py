@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import re2
 
-from ottla.broker.dynamic_config import log_unusable
+from ottla.broker.dynamic_config import log_invalid_stored_value
 from ottla.broker.groups.java_map import JavaMap
 from ottla.broker.groups.java_order import id_hash, text_hash
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
@@ -27,27 +27,27 @@ from ottla.wire.crc import crc32c
 
 logger = logging.getLogger("ottla.telemetry")
 DEFAULT_INTERVAL_MS = 300_000
-LEAST_INTERVAL_MS = 100
-ALL = "*"
-Who = Mapping[str, str | None]
+MIN_INTERVAL_MS = 100
+ALL_METRICS = "*"
+ClientAttributes = Mapping[str, str | None]
 """What a client is, by the names patterns have for it."""
 
 
-class Wanted(NamedTuple):
+class MergedSubscription(NamedTuple):
     """What one client shall push."""
 
     metrics: tuple[str, ...]
     """Beginnings of names, in the order of Java's set."""
     interval_ms: int
 
-    def id_for(self, instance_id: bytes) -> int:
+    def subscription_id(self, instance_id: bytes) -> int:
         """The id of this subscription, as a signed number of 32 bits."""
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
         mixed = crc32c(text.encode()) ^ id_hash(instance_id)
         return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
-class Subscription(NamedTuple):
+class ClientMetricsSubscription(NamedTuple):
     """One of the cluster's."""
 
     metrics: tuple[str, ...]
@@ -55,7 +55,7 @@ class Subscription(NamedTuple):
     patterns: Mapping[str, Any]
     """What each attribute must look like; None matches nobody."""
 
-    def matches(self, who: Who) -> bool:
+    def matches(self, who: ClientAttributes) -> bool:
         """Whether a client is meant."""
         for name, pattern in self.patterns.items():
             text = who.get(name)
@@ -64,11 +64,11 @@ class Subscription(NamedTuple):
         return True
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (x.strip() for x in text.split(","))))
 
 
-def _pattern(name: str, text: str) -> Any:
+def _compile_pattern(name: str, text: str) -> Any:
     """A pattern that takes no longer for what a client thought out to make it take long."""
     options = re2.Options()
     options.log_errors = False
@@ -82,30 +82,30 @@ def _pattern(name: str, text: str) -> Any:
 def _interval_ms(name: str, text: str | None) -> int:
     """Return the push interval of a subscription; the default where what is stored is none."""
     try:
-        return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), LEAST_INTERVAL_MS)
+        return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), MIN_INTERVAL_MS)
     except ValueError:
-        log_unusable(f"client metrics {name!r}", "interval.ms", text or "")
+        log_invalid_stored_value(f"client metrics {name!r}", "interval.ms", text or "")
         return DEFAULT_INTERVAL_MS
 
 
-def subscriptions_in(image: MetadataImage) -> list[Subscription]:
+def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
     """Those the cluster has."""
     out = []
     for kind, name in image.configs:
         if kind == RESOURCE_CLIENT_METRICS:
             values = image.config(kind, name)
-            pairs = (x.partition("=") for x in _listed(values.get("match", "")))
-            patterns = {key.strip(): _pattern(name, text.strip()) for key, _, text in pairs}
+            pairs = (x.partition("=") for x in _split_list(values.get("match", "")))
+            patterns = {key.strip(): _compile_pattern(name, text.strip()) for key, _, text in pairs}
             interval_ms = _interval_ms(name, values.get("interval.ms"))
-            out.append(Subscription(_listed(values.get("metrics", "")), interval_ms, patterns))
+            out.append(ClientMetricsSubscription(_split_list(values.get("metrics", "")), interval_ms, patterns))
     return out
 
 
-def wanted_of(subscriptions: Iterable[Subscription]) -> Wanted:
+def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
     """What a client shall push for whom these are meant; nothing, each five minutes, where there are none."""
     interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaMap[str, None](text_hash)
     for each in subscriptions:
         interval_ms = min(interval_ms, each.interval_ms)
         for name in each.metrics:
             metrics.put(name, None)
-    return Wanted((ALL,) if ALL in metrics else tuple(metrics), interval_ms)
+    return MergedSubscription((ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics), interval_ms)

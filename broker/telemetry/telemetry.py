@@ -6,10 +6,15 @@ shown on the metrics page; a node without one takes it and forgets it.
 
 from __future__ import annotations
 
-from ottla.broker.telemetry.instances import RESERVED, Connected, Instance, Instances
-from ottla.broker.telemetry.pushed import Pushed
-from ottla.broker.telemetry.subscriptions import Who, subscriptions_in
-from ottla.broker.turn import Steps
+from ottla.broker.telemetry.instances import (
+    RESERVED_IDS,
+    ClientMetricsInstance,
+    ClientMetricsInstanceCache,
+    DisconnectNotifier,
+)
+from ottla.broker.telemetry.pushed import ClientMetricsStore
+from ottla.broker.telemetry.subscriptions import ClientAttributes, read_subscriptions
+from ottla.broker.turn import Job
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.wire.compression import CompressionType, decompress
@@ -19,50 +24,54 @@ from ottla.wire.primitives import uuid_to_string
 from ottla.world.env import Env
 
 
-class Telemetry:
+class ClientMetricsManager:
     """What a node knows of its clients' metrics."""
 
     def __init__(self, env: Env, is_shown: bool) -> None:  # noqa: FBT001
         self._env = env
-        self._instances = Instances()
-        self.pushed = Pushed() if is_shown else None
+        self._instances = ClientMetricsInstanceCache()
+        self.store = ClientMetricsStore() if is_shown else None
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Subscriptions may have changed."""
         if any(kind == RESOURCE_CLIENT_METRICS for kind, _ in delta.configs):
-            self._instances.subscribe(subscriptions_in(image))
+            self._instances.set_subscriptions(read_subscriptions(image))
 
-    def _of(self, ident: bytes, who: Who, peer: Connected, now_ms: float) -> Instance:
-        return self._instances.of(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
+    def _get_instance(
+        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+    ) -> ClientMetricsInstance:
+        return self._instances.get_or_create(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
 
-    def ask(self, ident: bytes, who: Who, peer: Connected) -> Instance:
+    def get_subscription(self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier) -> ClientMetricsInstance:
         """A client asks what to push; one without an id gets one.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED.
         """
         now_ms = self._env.monotonic_ms()
-        instance = self._of(self._env.uuid() if ident == RESERVED[0] else ident, who, peer, now_ms)
-        instance.ask(now_ms)
+        instance = self._get_instance(self._env.uuid() if ident == RESERVED_IDS[0] else ident, who, peer, now_ms)
+        instance.check_get_request(now_ms)
         return instance
 
-    def push(self, request: PushTelemetryRequest, who: Who, peer: Connected, most_bytes: int) -> Steps[None]:
+    def push(
+        self, request: PushTelemetryRequest, who: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
+    ) -> Job[None]:
         """A client pushes.
 
         Raises:
-            ProtocolError: as `Instance.push`, INVALID_RECORD where the metrics cannot be read.
+            ProtocolError: as `ClientMetricsInstance.check_push_request`, INVALID_RECORD where the metrics cannot be read.
         """
-        if request.client_instance_id in RESERVED:
+        if request.client_instance_id in RESERVED_IDS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
         now_ms = self._env.monotonic_ms()
-        instance = self._of(request.client_instance_id, who, peer, now_ms)
-        instance.push(request, now_ms, most_bytes)
+        instance = self._get_instance(request.client_instance_id, who, peer, now_ms)
+        instance.check_push_request(request, now_ms, most_bytes)
         if not request.metrics:
             return
         try:
             data = bytes(decompress(CompressionType(request.compression_type), request.metrics, most_bytes))
-            if self.pushed is not None:
-                yield from self.pushed.take(instance, data, now_ms)
+            if self.store is not None:
+                yield from self.store.add_push(instance, data, now_ms)
         except WireError as error:
             instance.last_error = ErrorCode.INVALID_RECORD
             raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None

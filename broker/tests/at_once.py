@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def done(steps: Generator[Any, None, T]) -> T:
+def run_steps(steps: Generator[Any, None, T]) -> T:
     """Take all steps; gives what the work gives."""
     while True:
         try:

@@ -25,15 +25,15 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
-from ottla.broker.server.dispatch import ROUTES, Context, Dispatcher
+from ottla.broker.server.dispatch import BROKER_APIS, Dispatcher, RequestContext
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import Sessions
-from ottla.broker.services import Metering
-from ottla.broker.tests.at_once import done
-from ottla.broker.tests.world import VirtualEnv, awaited
-from ottla.broker.turn import Turn
-from ottla.broker.unpacking import Unpackings
+from ottla.broker.server.sessions import FetchSessionCache
+from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.at_once import run_steps
+from ottla.broker.tests.world import VirtualEnv, resolve
+from ottla.broker.turn import TimeSlice
+from ottla.broker.unpacking import DecompressionLimiter
 from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
@@ -74,8 +74,8 @@ class Wire:
             await trio.sleep(TAKES_S)
             request = parse_request(memoryview(bytearray(raw[4:])))
             self._brokers.seen.append((self._here.id, self._there.id, request.key, request.version))
-            turn = Turn(self._there.env)
-            answer = await awaited(self._there.dispatcher.answer(self._peer, request, turn))
+            turn = TimeSlice(self._there.env)
+            answer = await resolve(self._there.dispatcher.handle_request(self._peer, request, turn))
             out = encode_response(request.key, request.version, request.correlation_id, answer)
             out = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in out)
             while self._brokers.is_cut(self._here, self._there):  # noqa: ASYNC110
@@ -137,7 +137,7 @@ class Broker:
         losses = Losses(storage, self._fail)
         fail = losses.fail
         self.purgatory = Purgatory(env)
-        self.replicas = Replicas(env, config, storage, self.purgatory.wake, lambda replica: None, fail)
+        self.replicas = Replicas(env, config, storage, self.purgatory.check_and_complete, lambda replica: None, fail)
         self.making = Making(env, config, storage, self.replicas, fail)
         self.cache = MetadataCache(config, "c", lambda: 1)
         self.applier = Applier(env, config, self.cache, self.replicas, self.making)
@@ -152,18 +152,18 @@ class Broker:
         replicas.on_isr_change.append(self.changes.ask)
         replicas.on_committed.append(lambda replica: self.committed.append(replica.log.high_watermark))
         self.services: Any = SimpleNamespace(
-            unpackings=Unpackings(),
+            decompression_limiter=DecompressionLimiter(),
             env=env,
             config=config,
             metadata=self.cache,
-            replicas=replicas,
-            making=self.making,
+            replica_manager=replicas,
+            log_creator=self.making,
             purgatory=self.purgatory,
-            sessions=Sessions(env, 10),
+            fetch_sessions=FetchSessionCache(env, 10),
             authorizer=None,
             audit=None,
-            metering=Metering(),
-            storage=storage,
+            quota_holder=QuotaHolder(),
+            log_dirs=storage,
             fetch_max_bytes=config.number("fetch.max.bytes"),
             fail=fail,
         )
@@ -228,10 +228,12 @@ class Broker:
         """A client's batch."""
         batch = bytearray(r.build_batch([r.NewRecord(None, value, self.env.now_ms()) for value in values]))
         topic = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch)])
-        turn = Turn(self.env)
+        turn = TimeSlice(self.env)
         peer = Peer("client", ("here", 9092))
-        context = Context(self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), turn, ROUTES)
-        answer = await awaited(produce.handle(context, p.ProduceRequest(None, acks, timeout_ms, [topic])))
+        context = RequestContext(
+            self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), turn, BROKER_APIS
+        )
+        answer = await resolve(produce.handle(context, p.ProduceRequest(None, acks, timeout_ms, [topic])))
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -304,7 +306,7 @@ class Brokers:
             if code == ErrorCode.NOT_CONTROLLER:
                 raise ProtocolError(ErrorCode.NOT_CONTROLLER)
             return SimpleNamespace(error_code=code, topics=[])
-        decision = done(alter_partition(self.image, request, version, {}))
+        decision = run_steps(alter_partition(self.image, request, version, {}))
         for record in decision.records:
             now = merge_partition_change(self.partition(), record)
             self.say(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)

@@ -14,7 +14,7 @@ class Coordinator(Verifier):
 
     def __init__(self, services: Any, *codes: E) -> None:
         super().__init__(
-            Ground(services.env, services.config, services.metadata, services.replicas, lambda x: 0, self._add)
+            Ground(services.env, services.config, services.metadata, services.replica_manager, lambda x: 0, self._add)
         )
         self.codes = list(codes) or [E.NONE]
         self.asked: list[m.AddPartitionsToTxnTransaction] = []

@@ -14,12 +14,12 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.channel import FORWARDING_S, ControllerChannel
 from ottla.broker.server import dispatch
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.dispatch import ApiSpec, Dispatcher
 from ottla.broker.server.peer import Peer
-from ottla.broker.services import Metering
+from ottla.broker.services import QuotaHolder
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import VirtualEnv, run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_header_version
 from ottla.wire.framing import encode_request, parse_request
@@ -76,12 +76,14 @@ class Remote:
         self.answers: list[Any] = []
         self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
         self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
-        apis = {key: Route(0, 9, f"remote-{port}") for key in self.spoken}
-        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=(), authorizer=None, metering=Metering())
+        apis = {key: ApiSpec(0, 9, f"remote-{port}") for key in self.spoken}
+        services: Any = SimpleNamespace(
+            env=env, config=NodeConfig(), log_creator=(), authorizer=None, quota_holder=QuotaHolder()
+        )
         self.dispatcher = Dispatcher(services, apis)
-        before = dispatch.handler_of
+        before = dispatch.load_handler
         found = {f"remote-{port}": self._handle}
-        monkeypatch.setattr(dispatch, "handler_of", lambda module: found.get(module) or before(module))
+        monkeypatch.setattr(dispatch, "load_handler", lambda module: found.get(module) or before(module))
 
     def _handle(self, context: Any, request: Any) -> Any:
         if context.key is ApiKey.API_VERSIONS:
@@ -121,14 +123,19 @@ class Stage:
                     await story()
                 nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)
 
     def asking(self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob") -> Any:
         frame = encode_request(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
         peer = Peer(host, ("here", 1))
         peer.principal = principal
         return SimpleNamespace(
-            version=version, peer=peer, turn=Turn(self.env), frame=frame, is_guarded=False, changes=no_changes
+            version=version,
+            peer=peer,
+            time_slice=TimeSlice(self.env),
+            frame=frame,
+            has_authorizer=False,
+            mutation_quota=no_changes,
         )
 
 

@@ -12,9 +12,9 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.server.dispatch import ROUTES, handler_of
-from ottla.broker.tests.world import Hurried, Stage, topic_id_of, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.server.dispatch import BROKER_APIS, load_handler
+from ottla.broker.tests.world import AdvancingClock, HandlerFixture, run_virtual, topic_id_of
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
 
 UNKNOWN_ID = b"\x09" * 16
@@ -24,7 +24,7 @@ class Node:
     """A group coordinator that leads all of `__consumer_offsets`, and its handlers."""
 
     def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1, **settings: str) -> None:
-        self.stage = Stage(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
+        self.stage = HandlerFixture(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
         isr = (1, 2) if followed else (1,)
         self.replica = self.stage.hosted.host(TOPIC, partitions=partitions, isr=isr, replicas=isr)
         self.stage.hosted.host("t", partitions=3)
@@ -43,8 +43,8 @@ class Node:
         """The answer, or what it is waited for with; each of its steps takes so long."""
         context = self.stage.context(key, version)
         if each_ms:
-            context.turn = Turn(Hurried(each_ms))  # type: ignore[arg-type]
-        return handler_of(ROUTES[key].module)(context, request)
+            context.time_slice = TimeSlice(AdvancingClock(each_ms))  # type: ignore[arg-type]
+        return load_handler(BROKER_APIS[key].handler_module)(context, request)
 
     def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
         new = [NewOffset(topic, topic_id_of(topic), partition, offset, 3, "meta")]
@@ -64,7 +64,7 @@ def run(node: Node, story: Callable[[], Awaitable[None]]) -> None:
             await story()
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
 
 
 def codes(answer: Any) -> list[tuple[str, list[tuple[int, int]]]]:

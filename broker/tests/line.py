@@ -14,8 +14,8 @@ import trio.testing
 from ottla.broker.config import NodeConfig
 from ottla.broker.server import dispatch
 from ottla.broker.server.connection import Connection
-from ottla.broker.server.dispatch import Dispatcher, Route
-from ottla.broker.services import Metering
+from ottla.broker.server.dispatch import ApiSpec, Dispatcher
+from ottla.broker.services import QuotaHolder
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.framing import encode_request
@@ -23,7 +23,7 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
 
-class World:
+class ConnectionEnv:
     """As much of an `Env` as a connection needs. ``work`` lets time pass as computing would."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class World:
         return trio.move_on_after(seconds)
 
 
-class Line:
+class ClientStream:
     """The other side: what it says, what it hears, and how it leaves."""
 
     def __init__(self, *, reads: bool = True) -> None:
@@ -62,23 +62,23 @@ class Line:
         self._changed = trio.Event()
         self._gone: Callable[[], None] | None = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    def say(self, raw: bytes) -> None:
+    def send_bytes(self, raw: bytes) -> None:
         self._said += raw
-        self._tell()
+        self._notify()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self._left = True
-        self._tell()
+        self._notify()
         if self._gone is not None:
             self._gone()
 
-    def read_on(self) -> None:
+    def read_more(self) -> None:
         """It reads a little: a send that waits goes on waiting."""
-        self._tell()
+        self._notify()
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         self.receives += 1
@@ -106,15 +106,15 @@ class Line:
 
     def close(self) -> None:
         self.is_closed = True
-        self._tell()
+        self._notify()
 
     @property
-    def heard(self) -> bytes:
+    def received(self) -> bytes:
         return b"".join(self.sends)
 
-    def answers(self, key: ApiKey, version: int) -> list[tuple[int, Message]]:
+    def responses(self, key: ApiKey, version: int) -> list[tuple[int, Message]]:
         """(correlation id, answer) of everything that was heard, which must be whole frames of one API."""
-        raw, out = self.heard, []
+        raw, out = self.received, []
         while raw:
             (size,) = struct.unpack_from(">i", raw)
             frame, raw = raw[4 : 4 + size], raw[4 + size :]
@@ -123,7 +123,7 @@ class Line:
         return out
 
 
-class Door:
+class FakeListener:
     """A listener that lets in who knocks."""
 
     port = 9092
@@ -138,25 +138,25 @@ class Door:
         self.send.close()
 
 
-class Stage:
+class DispatcherFixture:
     """A dispatcher whose handlers are the test's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
-        self.env = World()
+        self.env = ConnectionEnv()
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
         config = NodeConfig(values=settings)
         self.services: Any = SimpleNamespace(
-            env=self.env, config=config, making=(), authorizer=None, audit=None, metering=Metering()
+            env=self.env, config=config, log_creator=(), authorizer=None, audit=None, quota_holder=QuotaHolder()
         )
-        self.apis: dict[ApiKey, Route] = {}
+        self.apis: dict[ApiKey, ApiSpec] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)
-        monkeypatch.setattr(dispatch, "handler_of", self.handlers.__getitem__)
+        monkeypatch.setattr(dispatch, "load_handler", self.handlers.__getitem__)
 
     def serve(self, key: ApiKey, handler: Callable[[Any, Any], Any], low: int = 0, high: int = 9, **more: Any) -> None:
-        self.apis[key] = Route(low, high, key.name, **more)
+        self.apis[key] = ApiSpec(low, high, key.name, **more)
         self.handlers[key.name] = handler
 
-    def connection(self, line: Line) -> Connection:
+    def connection(self, line: ClientStream) -> Connection:
         return Connection(self.dispatcher, line)
 
 

@@ -11,28 +11,28 @@ import trio
 from ottla.world.env import SYSTEM_BUFFERS, SocketBuffers
 
 
-class Side:
+class MemoryStream:
     """One end of a connection."""
 
     def __init__(self, peer: str, local: tuple[str, int]) -> None:
         self.peer = peer
         self.local = local
         self.send_waits = 0
-        self.other: Side
+        self.peer_stream: MemoryStream
         self.is_closed = False
-        self.is_deaf = False
+        self.drops_input = False
         """What is sent to it from now on is lost."""
         self._bytes = bytearray()
         self._changed = trio.Event()
-        self._gone: Callable[[], None] | None = None
+        self._on_disconnect: Callable[[], None] | None = None
 
-    def take(self, raw: bytes) -> None:
+    def deliver(self, raw: bytes) -> None:
         """Bytes that came."""
-        if not self.is_deaf:
+        if not self.drops_input:
             self._bytes += raw
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
@@ -42,7 +42,7 @@ class Side:
             while not self._bytes:
                 if self.is_closed:
                     raise trio.ClosedResourceError
-                if self.other.is_closed:
+                if self.peer_stream.is_closed:
                     return 0
                 await self._changed.wait()
         count = min(len(self._bytes), len(buffer))
@@ -53,26 +53,26 @@ class Side:
     async def send(self, chunks: Sequence[Any]) -> None:
         """As `Stream.send`."""
         await trio.lowlevel.checkpoint()
-        if self.is_closed or self.other.is_closed:
+        if self.is_closed or self.peer_stream.is_closed:
             raise ConnectionResetError("the other side has gone")
-        self.other.take(b"".join(bytes(chunk) for chunk in chunks))
+        self.peer_stream.deliver(b"".join(bytes(chunk) for chunk in chunks))
 
     def on_gone(self, callback: Callable[[], None]) -> None:
         """As `Accepted.on_gone`."""
-        self._gone = callback
+        self._on_disconnect = callback
 
     def close(self) -> None:
         """As `Stream.close`."""
         if not self.is_closed:
             self.is_closed = True
-            self._tell()
-            self.other.left()
+            self._notify()
+            self.peer_stream.on_peer_closed()
 
-    def left(self) -> None:
+    def on_peer_closed(self) -> None:
         """The other side has closed."""
-        self._tell()
-        if self._gone is not None:
-            gone, self._gone = self._gone, None
+        self._notify()
+        if self._on_disconnect is not None:
+            gone, self._on_disconnect = self._on_disconnect, None
             gone()
 
 
@@ -82,9 +82,9 @@ class MemoryListener:
     def __init__(self, net: MemoryNet, port: int) -> None:
         self.port = port
         self._net = net
-        self.send, self.receive = trio.open_memory_channel[Side](100)
+        self.send, self.receive = trio.open_memory_channel[MemoryStream](100)
 
-    async def accept(self) -> Side:
+    async def accept(self) -> MemoryStream:
         """As `Listener.accept`."""
         return await self.receive.receive()
 
@@ -98,8 +98,8 @@ class MemoryNet:
 
     def __init__(self) -> None:
         self.listeners: dict[int, MemoryListener] = {}
-        self.dialled: list[tuple[str, int]] = []
-        self.sides: list[Side] = []
+        self.connect_attempts: list[tuple[str, int]] = []
+        self.accepted: list[MemoryStream] = []
         """What was accepted, in order."""
 
     async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> MemoryListener:
@@ -109,15 +109,15 @@ class MemoryNet:
         self.listeners[port] = MemoryListener(self, port)
         return self.listeners[port]
 
-    async def connect(self, host: str, port: int) -> Side:
+    async def connect(self, host: str, port: int) -> MemoryStream:
         """As `Net.connect`."""
         await trio.lowlevel.checkpoint()
-        self.dialled.append((host, port))
+        self.connect_attempts.append((host, port))
         listener = self.listeners.get(port)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
-        here, there = Side("10.0.0.1", ("10.0.0.9", 5)), Side("10.0.0.9", (host, port))
-        here.other, there.other = there, here
-        self.sides.append(there)
+        here, there = MemoryStream("10.0.0.1", ("10.0.0.9", 5)), MemoryStream("10.0.0.9", (host, port))
+        here.peer_stream, there.peer_stream = there, here
+        self.accepted.append(there)
         listener.send.send_nowait(there)
         return here

@@ -8,7 +8,7 @@ from ottla.broker.groups.coordinator import TOPIC, machine_of
 from ottla.broker.handlers import write_txn_markers
 from ottla.broker.tests.confirming import Coordinator
 from ottla.broker.tests.group_node import Node, codes
-from ottla.broker.tests.world import awaited
+from ottla.broker.tests.world import resolve
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import offset_fetch as f
@@ -24,7 +24,7 @@ class House(Node):
     def __init__(self, *said: E, **more: bool) -> None:
         super().__init__(**more)
         self.coordinator = Coordinator(self.stage.services, *said)
-        self.stage.services.verifier = lambda: self.coordinator
+        self.stage.services.transaction_verifier = lambda: self.coordinator
 
     async def txn_commit(
         self, offset: int = 5, *, pid: int = PID, epoch: int = 0, version: int = 5, partition: int = 0, **more: Any
@@ -34,20 +34,20 @@ class House(Node):
         request = m.TxnOffsetCommitRequest(
             "x", more.pop("group", "g"), pid, epoch, more.pop("generation", -1), more.pop("member", ""), None, topics
         )
-        answer = await awaited(self.ask(ApiKey.TXN_OFFSET_COMMIT, version, request))
+        answer = await resolve(self.ask(ApiKey.TXN_OFFSET_COMMIT, version, request))
         return codes(answer)[0][1][0][1] if not more.pop("whole", False) else codes(answer)
 
     async def end(self, *, commits: bool = True, pid: int = PID, epoch: int = 0, version: int = 1) -> int:
         marker = w.WritableTxnMarker(pid, epoch, commits, [w.WritableTxnMarkerTopic(TOPIC, [0])], 0, version)
         context = self.stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
-        answer = await awaited(write_txn_markers.handle(context, w.WriteTxnMarkersRequest([marker])))
+        answer = await resolve(write_txn_markers.handle(context, w.WriteTxnMarkersRequest([marker])))
         code: int = answer.markers[0].topics[0].partitions[0].error_code
         return code
 
     async def fetch(self, *, stable: bool = False, partition: int = 0, every: bool = False) -> Any:
         topics = None if every else [f.OffsetFetchRequestTopics("t", bytes(16), [partition])]
         request = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup("g", topics=topics)], require_stable=stable)
-        answer = await awaited(self.ask(ApiKey.OFFSET_FETCH, 9, request))
+        answer = await resolve(self.ask(ApiKey.OFFSET_FETCH, 9, request))
         found = [(p.committed_offset, p.error_code) for t in answer.groups[0].topics for p in t.partitions]
         return found if every else found[0]
 

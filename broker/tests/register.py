@@ -13,7 +13,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.tests.world import Stage, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer
 from ottla.log.settings import LogConfig
 from ottla.log.validate import AppendOrigin
@@ -135,7 +135,7 @@ class House:
         settings: LogConfig | None = None,
         base_sequence: int = 0,
     ) -> None:
-        self.stage = Stage()
+        self.stage = HandlerFixture()
         self.env: Any = self.stage.env
         self.timers = Timers(self.env)
         self.failures: list[Any] = []
@@ -208,7 +208,7 @@ def with_runtime(house: House, story: Callable[[], Awaitable[None]]) -> None:
             await story()
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
 
 
 def led(house: House) -> House:

@@ -11,7 +11,7 @@ from ottla.broker.replica.fetcher import Fetcher
 from ottla.broker.replica.following import Limits
 from ottla.broker.replica.leader_line import World
 from ottla.broker.replica.replica import Replica
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual, topic_id_of
 from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
@@ -51,7 +51,7 @@ class Sent(NamedTuple):
 Answer = Exception | list[f.PartitionData] | Callable[[], Awaitable[Any]]
 
 
-class Scripted(Stage):
+class Scripted(HandlerFixture):
     """Broker 1 follows broker 2, whose answers to Fetch are `answers`, one after the other."""
 
     def __init__(self, *answers: Answer, level: int = 30, **log: Any) -> None:
@@ -136,4 +136,4 @@ class Scripted(Stage):
                 await story()
                 nursery.cancel_scope.cancel()
 
-        virtually(whole)
+        run_virtual(whole)

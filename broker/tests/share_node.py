@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.server.dispatch import ROUTES, Context, handler_of
+from ottla.broker.server.dispatch import BROKER_APIS, RequestContext, load_handler
 from ottla.broker.server.peer import Peer
 from ottla.broker.share.shares import Shares
 from ottla.broker.share.state import SharePartitionKey, ShareState
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual, topic_id_of
 from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -60,7 +60,7 @@ class Node:
     """One node, that leads all of "t"."""
 
     def __init__(self, partitions: int = 1) -> None:
-        self.stage = Stage()
+        self.stage = HandlerFixture()
         self.stage.hosted.host("t", partitions=partitions)
         self.stage.hosted.image = replace(self.stage.hosted.image, features={"share.version": 1})
         hosted: Any = self.stage.hosted
@@ -69,13 +69,15 @@ class Node:
         self.persister: Any = Persister()
         self.peer = Peer("h", ("here", 9092))
 
-    def context(self, key: ApiKey, version: int) -> Context:
+    def context(self, key: ApiKey, version: int) -> RequestContext:
         context = self.stage.context(key, version)
         context.peer = self.peer
         return context
 
     async def ask(self, key: ApiKey, request: Any) -> Any:
-        answer: Any = handler_of(ROUTES[key].module)(self.context(key, ROUTES[key].high), request)
+        answer: Any = load_handler(BROKER_APIS[key].handler_module)(
+            self.context(key, BROKER_APIS[key].max_version), request
+        )
         return answer if isinstance(answer, Message) else await answer
 
     async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
@@ -125,7 +127,7 @@ class Node:
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                stage.services.shares = Shares(
+                stage.services.share_partition_manager = Shares(
                     *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
                     *(nursery.start_soon, stage.services.purgatory.wake, stage.services.fail),
                 )
@@ -133,4 +135,4 @@ class Node:
                 await story()
                 nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)

@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.handlers import delete_records, produce
 from ottla.broker.tests.test_produce import NEWEST, request, row_of
-from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, resolve, run_virtual
 from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import make_batch
@@ -22,7 +22,7 @@ from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import metadata_records as m
 
 
-def waiting(stage: Stage, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
+def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
     """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
     what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
     answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
@@ -35,12 +35,12 @@ def waiting(stage: Stage, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1
             nursery.cancel_scope.cancel()
         return row.error_code, took
 
-    return virtually(main)
+    return run_virtual(main)
 
 
 @pytest.fixture
-def replicated() -> Stage:
-    stage = Stage()
+def replicated() -> HandlerFixture:
+    stage = HandlerFixture()
     stage.hosted.host("r", isr=(1, 2), replicas=(1, 2))
     return stage
 
@@ -61,20 +61,20 @@ async def leader_resigns(replica: Any) -> None:
     replica.changed()
 
 
-def test_acks_all_waits_until_every_member_has_it(replicated: Stage) -> None:
+def test_acks_all_waits_until_every_member_has_it(replicated: HandlerFixture) -> None:
     assert waiting(replicated, follower_fetches) == (0, 0.3)
 
 
-def test_acks_1_waits_for_nobody(replicated: Stage) -> None:
+def test_acks_1_waits_for_nobody(replicated: HandlerFixture) -> None:
     assert waiting(replicated, nothing, acks=1) == (0, 0.0)
 
 
-def test_what_is_not_in_time_says_so_though_it_stays(replicated: Stage) -> None:
+def test_what_is_not_in_time_says_so_though_it_stays(replicated: HandlerFixture) -> None:
     assert waiting(replicated, nothing, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 0.7)
     assert replicated.hosted.replicas["r", 0].log.log_end_offset == 3
 
 
-def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
+def test_who_waits_is_told_when_leadership_goes(replicated: HandlerFixture) -> None:
     assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
@@ -127,7 +127,7 @@ async def nobody_leads(replica: Any) -> None:
     ],
 )
 def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_it(
-    replicated: Stage, meanwhile: Any, told: tuple[int, float]
+    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, float]
 ) -> None:
     assert waiting(replicated, meanwhile) == pytest.approx(told)
 
@@ -168,12 +168,12 @@ async def minimum_rises(replica: Any) -> None:
     replica.follow_image(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
 
 
-def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: Stage) -> None:
+def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: HandlerFixture) -> None:
     """Other records may lie at its offsets now."""
     assert waiting(replicated, leader_is_elected_again) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
-def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated: Stage) -> None:
+def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated: HandlerFixture) -> None:
     assert waiting(replicated, leader_stays_under_another_epoch) == (0, 0.5)
 
 
@@ -181,13 +181,13 @@ def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated
     "meanwhile", [leader_stays_under_another_epoch_without_fetches, leader_is_alone_under_another_epoch]
 )
 def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_commit(
-    replicated: Stage, meanwhile: Any
+    replicated: HandlerFixture, meanwhile: Any
 ) -> None:
     """R-329."""
     assert waiting(replicated, meanwhile) == (0, 0.2)
 
 
-def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: Stage) -> None:
+def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFixture) -> None:
     assert waiting(replicated, minimum_rises) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 
 
@@ -199,11 +199,11 @@ class Directory:
         pass
 
 
-def deleting(stage: Stage, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
+def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
     """Delete the first batch of a partition of two; gives the error, the low watermark and how long it took."""
     replica = stage.hosted.replicas["r", 0]
     directory = Directory()
-    stage.services.storage = SimpleNamespace(of=lambda log: directory)
+    stage.services.log_dirs = SimpleNamespace(from_config=lambda log: directory)
     stage.hosted.image = replace(
         stage.hosted.image,
         brokers={2: m.RegisterBrokerRecord(2, fenced=False), 3: m.RegisterBrokerRecord(3, fenced=True)},
@@ -218,13 +218,13 @@ def deleting(stage: Stage, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int,
         async with trio.open_nursery() as nursery:
             nursery.start_soon(meanwhile, replica)
             context = stage.context(ApiKey.DELETE_RECORDS, 2)
-            answer = await awaited(delete_records.handle(context, dr.DeleteRecordsRequest([topic], timeout_ms)))
+            answer = await resolve(delete_records.handle(context, dr.DeleteRecordsRequest([topic], timeout_ms)))
             took = trio.current_time()
             nursery.cancel_scope.cancel()
         row = answer.topics[0].partitions[0]
         return row.error_code, row.low_watermark, took
 
-    return virtually(main)
+    return run_virtual(main)
 
 
 async def follower_starts_higher(replica: Any) -> None:
@@ -242,6 +242,6 @@ async def follower_starts_higher(replica: Any) -> None:
     ],
 )
 def test_r338_deleting_waits_for_the_replicas_that_are_alive(
-    replicated: Stage, meanwhile: Any, told: tuple[int, int, float]
+    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, int, float]
 ) -> None:
     assert deleting(replicated, meanwhile) == told

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.addresses import Address, BadConfig, bootstrap_of, parse_listener, parse_voter, refusals
+from ottla.broker.addresses import (
+    ConfigException,
+    ListenerAddress,
+    find_config_problems,
+    parse_bootstrap_servers,
+    parse_listener,
+    parse_voter,
+)
 from ottla.broker.config import NodeConfig
-from ottla.broker.start_checks import check_values
+from ottla.broker.start_checks import check_startup_values
 from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.node import QuorumTimeouts
 
@@ -68,35 +75,37 @@ VOTERS = (
 @pytest.mark.parametrize(("text", "node_id"), [(COMBINED, 2), (CONTROLLER_ONLY, 1), (BROKER_ONLY, 4), (DYNAMIC, 3)])
 def test_settings_of_a_cluster_of_kafkas_are_taken_as_they_are(text: str, node_id: int) -> None:
     values = values_of(text)
-    assert list(refusals(values, node_id)) == []
-    assert check_values(values) == []
-    assert not NodeConfig(values, node_id=node_id).alone
+    assert list(find_config_problems(values, node_id)) == []
+    assert check_startup_values(values) == []
+    assert not NodeConfig(values, node_id=node_id).is_standalone
 
 
 def test_three_combined_nodes_with_fixed_voters() -> None:
     config = NodeConfig(values_of(COMBINED), node_id=2, host="", host_name="machine")
     assert config.roles == {"broker", "controller"}
-    assert config.client_listeners == [Address("PLAINTEXT", "", 9092)]
-    assert config.controller_listeners == [Address("CONTROLLER", "", 9093)]
-    assert config.registered({"PLAINTEXT": 9092}) == [Address("PLAINTEXT", "two.example", 9092)]
-    assert config.quorum(9093) == QuorumConfig("CONTROLLER", (VOTERS[1][1],), VOTERS), "every address: as the voters"
+    assert config.client_listeners == [ListenerAddress("PLAINTEXT", "", 9092)]
+    assert config.controller_listeners == [ListenerAddress("CONTROLLER", "", 9093)]
+    assert config.registered_listeners({"PLAINTEXT": 9092}) == [ListenerAddress("PLAINTEXT", "two.example", 9092)]
+    assert config.quorum_config(9093) == QuorumConfig("CONTROLLER", (VOTERS[1][1],), VOTERS), (
+        "every address: as the voters"
+    )
 
 
 def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_for_controllers() -> None:
     controller = NodeConfig(values_of(CONTROLLER_ONLY), node_id=1)
     assert controller.client_listeners == []
-    assert controller.quorum(9093).endpoints == (ListenerEndpoint("CONTROLLER", "one", 9093),)
+    assert controller.quorum_config(9093).endpoints == (ListenerEndpoint("CONTROLLER", "one", 9093),)
     broker = NodeConfig(values_of(BROKER_ONLY), node_id=4, host="")
     assert broker.controller_listeners == []
-    assert broker.quorum() == QuorumConfig("CONTROLLER", (), VOTERS)
-    assert broker.client_listeners == [Address("INSIDE", "", 9092), Address("OUTSIDE", "", 19092)]
+    assert broker.quorum_config() == QuorumConfig("CONTROLLER", (), VOTERS)
+    assert broker.client_listeners == [ListenerAddress("INSIDE", "", 9092), ListenerAddress("OUTSIDE", "", 19092)]
     assert broker.inter_broker_listener == "INSIDE"
-    assert broker.advertised("OUTSIDE") == ("four.example", 19092)
-    assert broker.advertised() == ("four", 9092)
+    assert broker.advertised_address("OUTSIDE") == ("four.example", 19092)
+    assert broker.advertised_address() == ("four", 9092)
 
 
 def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> None:
-    quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum(9093)
+    quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum_config(9093)
     assert quorum.static_voters == ()
     assert quorum.bootstrap_servers == (("one", 9093), ("two", 9093), ("three", 9093))
     assert quorum.timeouts == QuorumTimeouts(300, 700, 1000, 20, request_ms=900, fetch_bytes=5000)
@@ -111,7 +120,7 @@ def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_name
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,P:PLAINTEXT",
     }
     config = NodeConfig(values, host="", host_name="machine")
-    assert config.quorum(40, 1).endpoints == (
+    assert config.quorum_config(40, 1).endpoints == (
         ListenerEndpoint("B", "machine", 40),
         ListenerEndpoint("A", "a.example", 11),
     )
@@ -119,15 +128,15 @@ def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_name
 
 def test_what_is_told_to_others_is_never_every_address_or_any_port() -> None:
     config = NodeConfig({"listeners": "P://0.0.0.0:0,Q://[::]:0"}, host="0.0.0.0", port=0, host_name="machine")
-    told = config.registered({"P": 41, "Q": 42})
-    assert told == [Address("P", "machine", 41), Address("Q", "machine", 42)]
+    told = config.registered_listeners({"P": 41, "Q": 42})
+    assert told == [ListenerAddress("P", "machine", 41), ListenerAddress("Q", "machine", 42)]
 
 
 def test_a_node_with_no_settings_is_alone_and_its_controller_beside_its_clients_at_any_port() -> None:
     config = NodeConfig(host="10.0.0.1", port=19092)
-    assert config.alone
-    assert config.client_listeners == [Address("PLAINTEXT", "10.0.0.1", 19092)]
-    assert config.controller_listeners == [Address("CONTROLLER", "10.0.0.1", 0)]
+    assert config.is_standalone
+    assert config.client_listeners == [ListenerAddress("PLAINTEXT", "10.0.0.1", 19092)]
+    assert config.controller_listeners == [ListenerAddress("CONTROLLER", "10.0.0.1", 0)]
     assert config.inter_broker_listener == "PLAINTEXT"
     assert config.text("offsets.topic.replication.factor") == "1"
 
@@ -145,15 +154,15 @@ def test_a_node_with_no_settings_is_alone_and_its_controller_beside_its_clients_
 )
 def test_a_node_is_alone_where_nobody_else_is_named(values: dict[str, str], alone: bool) -> None:
     config = NodeConfig({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", **values}, host_name="machine")
-    assert config.alone is alone
+    assert config.is_standalone is alone
     assert config.text("offsets.topic.replication.factor") == ("1" if alone else "3")
-    assert ("offsets.topic.replication.factor" in config.static) is alone
+    assert ("offsets.topic.replication.factor" in config.static_values) is alone
 
 
 def test_a_node_whose_directory_knows_of_others_is_not_alone() -> None:
     config = NodeConfig()
     assert config.text("transaction.state.log.min.isr") == "1"
-    config.grow()
+    config.mark_joined_cluster()
     assert config.text("transaction.state.log.min.isr") == "2"
 
 
@@ -213,7 +222,7 @@ def test_r239_settings_that_do_not_go_together_are_refused(
     text: str, changed: dict[str, str], key: str, says: str
 ) -> None:
     values = {**values_of(text), **changed}
-    found = list(refusals(values, int(values["node.id"])))
+    found = list(find_config_problems(values, int(values["node.id"])))
     assert any(k == key and says in why for k, why in found), found
     assert all("\n" not in why for _, why in found)
 
@@ -225,19 +234,23 @@ def test_refusals_of_mechanism_enabled_at_the_listener_between_brokers_are_none(
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.enabled.mechanisms": "GSSAPI",
     }
-    assert [key for key, _ in refusals(values, 4)] == ["sasl.mechanism.inter.broker.protocol"]
-    assert list(refusals({**values, "listener.name.inside.sasl.enabled.mechanisms": "GSSAPI,PLAIN"}, 4)) == []
+    assert [key for key, _ in find_config_problems(values, 4)] == ["sasl.mechanism.inter.broker.protocol"]
+    assert (
+        list(find_config_problems({**values, "listener.name.inside.sasl.enabled.mechanisms": "GSSAPI,PLAIN"}, 4)) == []
+    )
 
 
 def test_refusals_of_controller_listener_in_lower_case_name_the_missing_protocol() -> None:
     values = values_of("process.roles=broker node.id=4 listeners=PLAINTEXT://:1 controller.quorum.voters=1@a:1")
-    found = list(refusals({**values, "controller.listener.names": "controller"}, 4))
+    found = list(find_config_problems({**values, "controller.listener.names": "controller"}, 4))
     assert [key for key, _ in found] == ["listener.security.protocol.map"]
-    assert list(refusals({**values, "controller.listener.names": "CONTROLLER"}, 4)) == []
+    assert list(find_config_problems({**values, "controller.listener.names": "CONTROLLER"}, 4)) == []
 
 
 def test_a_process_with_roles_needs_a_number() -> None:
-    assert ("node.id", "process.roles needs a node.id") in list(refusals({"process.roles": "broker,controller"}, -1))
+    assert ("node.id", "process.roles needs a node.id") in list(
+        find_config_problems({"process.roles": "broker,controller"}, -1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -249,8 +262,8 @@ def test_refusals_without_advertised_inter_broker_listener(advertised: str, chos
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "advertised.listeners": advertised,
     }
-    assert [key for key, why in refusals(values, 1) if chosen in why] == ["security.inter.broker.protocol"]
-    assert not list(refusals({**values, "inter.broker.listener.name": advertised[0]}, 1))
+    assert [key for key, why in find_config_problems(values, 1) if chosen in why] == ["security.inter.broker.protocol"]
+    assert not list(find_config_problems({**values, "inter.broker.listener.name": advertised[0]}, 1))
 
 
 @pytest.mark.parametrize(
@@ -266,19 +279,19 @@ def test_refusals_without_advertised_inter_broker_listener(advertised: str, chos
 )
 def test_refusals_without_mechanism_between_brokers(more: dict[str, str], refused: bool) -> None:
     values = {"listeners": "SASL_SSL://:1,SSL://:2", "inter.broker.listener.name": "SASL_SSL", **more}
-    keys = [key for key, _ in refusals(values, 1)]
+    keys = [key for key, _ in find_config_problems(values, 1)]
     assert keys == ["sasl.mechanism.inter.broker.protocol"] * refused
 
 
 def test_refusals_with_negative_broker_id() -> None:
-    assert [key for key, _ in refusals({"broker.id": "-3"}, -1)] == ["broker.id"]
+    assert [key for key, _ in find_config_problems({"broker.id": "-3"}, -1)] == ["broker.id"]
 
 
 @pytest.mark.parametrize(
     "text", ["h", "h:", "h:x", "h:65536", "P://h", "h:²", "P:/h:1", "P://a b:1", "P://h/x:1", "h:" + "9" * 5_000]
 )
 def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(BadConfig):
+    with pytest.raises(ConfigException):
         parse_listener(text)
 
 
@@ -289,4 +302,4 @@ def test_voters_and_listeners_may_be_at_ipv6_addresses() -> None:
 
 def test_bootstrap_of_address_with_a_name_ignores_the_name() -> None:
     values = {"controller.quorum.bootstrap.servers": "PLAINTEXT://h:1,[::1]:2"}
-    assert bootstrap_of(values) == (("h", 1), ("::1", 2))
+    assert parse_bootstrap_servers(values) == (("h", 1), ("::1", 2))

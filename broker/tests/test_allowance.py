@@ -7,38 +7,38 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.quotas import Quotas
+from ottla.broker.auth.quotas import QuotaManagers
 from ottla.broker.handlers import fetch, produce
-from ottla.broker.server.peer import UNKNOWN, Peer
+from ottla.broker.server.peer import UNKNOWN_QUOTA, Peer
 from ottla.broker.tests import world
 from ottla.broker.tests.test_fetch import request, rows_of
 from ottla.broker.tests.test_produce import request as bringing
-from ottla.broker.tests.test_quotas import Stage, Who
+from ottla.broker.tests.test_quotas import QuotaFixture, QuotaUser
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
 
 
-def held(stage: Stage, who: Who, client: str, size: int) -> bool:
+def held(stage: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
     """Whether what it holds counts so much to be brought, as the handler asks it."""
-    return bool(who.brings.client_id == client and who.brings.covers(size, stage.wall_ms))
+    return bool(who.produce_quota.client_id == client and who.produce_quota.try_record(size, stage.wall_ms))
 
 
 def test_what_a_connection_holds_counts_with_what_others_bring_and_only_below_the_bound() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     assert not held(stage, who, "c", 1), "nobody has looked yet"
-    assert stage.quotas.produce.spend(who, "c", 400, stage.wall_ms) == 0
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, stage.wall_ms) == 0
     assert held(stage, who, "c", 500)
     assert stage.produce(100) == 0  # now exactly at it
     assert not held(stage, who, "c", 1)
-    assert stage.quotas.produce.spend(who, "c", 500, stage.wall_ms) == 5000
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, stage.wall_ms) == 5000
 
 
 @pytest.mark.parametrize("passes_ms", [-1, 1_000])
 def test_what_a_connection_holds_counts_within_its_second_alone(passes_ms: float) -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
-    stage.quotas.produce.spend(who, "c", 1, stage.wall_ms)
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
     assert held(stage, who, "c", 1)
     stage.clock.ms += passes_ms
     assert not held(stage, who, "c", 1)
@@ -50,80 +50,82 @@ def test_what_a_connection_holds_counts_within_its_second_alone(passes_ms: float
 def test_who_holds_something_looks_again_once_quotas_have_changed(
     rate: float | None, entity: dict[str, str | None]
 ) -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
-    stage.quotas.produce.spend(who, "c", 1, stage.wall_ms)
-    before = who.brings
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    before = who.produce_quota
     stage.set(rate, **entity)
     assert before.client_id is None
-    assert not before.covers(1, stage.wall_ms)
+    assert not before.try_record(1, stage.wall_ms)
 
 
 def test_who_has_no_quota_holds_that_until_there_is_one() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="other")
-    assert stage.quotas.produce.spend(who, "c", 10**9, stage.wall_ms) == 0
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, stage.wall_ms) == 0
     stage.clock.ms += 10**7
     assert held(stage, who, "c", 10**12)
     stage.set(100, client_id=None)
     assert not held(stage, who, "c", 1)
-    assert stage.quotas.produce.spend(who, "c", 2000, stage.wall_ms) == 10_000, "what was brought before did not count"
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 2000, stage.wall_ms) == 10_000, (
+        "what was brought before did not count"
+    )
 
 
 def test_a_connection_holds_what_is_for_the_client_it_says_it_is() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     stage.set(200, client_id="d")
-    assert stage.quotas.produce.spend(who, "c", 1000, stage.wall_ms) == 0
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1000, stage.wall_ms) == 0
     assert not held(stage, who, "d", 1)
-    assert stage.quotas.produce.spend(who, "d", 1500, stage.wall_ms) == 0
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "d", 1500, stage.wall_ms) == 0
     assert held(stage, who, "d", 500)
     assert not held(stage, who, "c", 0)
 
 
 def test_so_many_clients_that_the_first_are_looked_for_again_leave_nobody_with_an_old_bound() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id=None)
-    stage.quotas.produce.spend(who, "c", 1, stage.wall_ms)
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
     for number in range(10_001):
-        stage.quotas.produce.bound("User:u", f"c{number}")
+        stage.quotas.produce.binding("User:u", f"c{number}")
     assert not held(stage, who, "c", 1)
     stage.set(10, client_id=None)
-    assert stage.quotas.produce.spend(who, "c", 200, stage.wall_ms) == 10_100
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, stage.wall_ms) == 10_100
 
 
 def test_nothing_is_held_for_a_name_that_is_too_long_to_be_kept() -> None:
-    stage, who, name = Stage(), Who(), "x" * 300
+    stage, who, name = QuotaFixture(), QuotaUser(), "x" * 300
     stage.set(100, client_id=name)
-    assert stage.quotas.produce.spend(who, name, 10, stage.wall_ms) == 0
-    assert who.brings is UNKNOWN
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, stage.wall_ms) == 0
+    assert who.produce_quota is UNKNOWN_QUOTA
 
 
 def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, key="consumer_byte_rate", client_id="c")
     assert stage.fetch(who, "c", 10) == 0
-    assert (who.takes.client_id, who.takes.most) == ("c", 1000)
-    before = who.takes
+    assert (who.fetch_quota.client_id, who.fetch_quota.max_in_window) == ("c", 1000)
+    before = who.fetch_quota
     stage.set(10, key="request_percentage", client_id="c")
-    assert not before.covers(1, stage.wall_ms)
+    assert not before.try_record(1, stage.wall_ms)
     assert stage.fetch(who, "c", 10) == 0
-    assert who.takes is before, "nothing new is held"
+    assert who.fetch_quota is before, "nothing new is held"
     stage.set(None, key="request_percentage", client_id="c")
     assert stage.fetch(who, "c", 10) == 0
-    assert who.takes.client_id == "c"
+    assert who.fetch_quota.client_id == "c"
 
 
 @pytest.mark.parametrize("every_ms", [1, 50])
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate"])
 def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: int) -> None:
-    stage, who, had_bytes = Stage(), Who(), 0
+    stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
     stage.set(50_000, key=key, client_id="c")
     rates, name = (stage.quotas.fetch, "takes") if key.startswith("consumer") else (stage.quotas.produce, "brings")
     until_ms = stage.clock.ms + 120_000
     while stage.clock.ms < until_ms:
-        is_covered = getattr(who, name).covers(5_000, stage.wall_ms)
-        wait_ms = 0 if is_covered else rates.spend(who, "c", 5_000, stage.wall_ms)
+        is_covered = getattr(who, name).try_record(5_000, stage.wall_ms)
+        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, stage.wall_ms)
         if key.startswith("producer") or not wait_ms:
             had_bytes += 5_000
         stage.clock.ms += max(wait_ms, every_ms)
@@ -135,16 +137,16 @@ def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: i
 SIZE = len(make_batch(10))
 
 
-class Line:
+class QuotaConnection:
     """One connection to a node with topic t, ten batches in it, under quotas whose clock stands still."""
 
     def __init__(self) -> None:
-        self.node, self.rules = world.Stage(), Stage()
+        self.node, self.rules = world.HandlerFixture(), QuotaFixture()
         replica = self.node.hosted.host("t")
         for _ in range(10):
             replica.append(make_batch(10), 1_000_000)
         env: Any = self.node.env
-        self.rules.quotas = self.node.services.metering.quotas = Quotas(env)
+        self.rules.quotas = self.node.services.quota_holder.quotas = QuotaManagers(env)
         self.peer = Peer("127.0.0.1", ("here", 9092))
 
     def _context(self, key: ApiKey, version: int, client: str) -> Any:
@@ -163,7 +165,7 @@ class Line:
 
 
 def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
-    line = Line()
+    line = QuotaConnection()
     line.rules.set(100, client_id="c")
     waits = [line.bring() for _ in range(12)]
     assert waits == [0] * 10 + [1000, 2000]
@@ -174,10 +176,10 @@ def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
 
 
 def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_be() -> None:
-    line, row = Line(), fetch.ROW_BYTES
+    line, row = QuotaConnection(), fetch.ROW_BYTES
     line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
     assert line.take(most=SIZE) == (SIZE, 0)
-    assert line.peer.takes.client_id == "c"
+    assert line.peer.fetch_quota.client_id == "c"
     assert line.take(most=SIZE) == (SIZE, 0)
     assert line.take("other") == (10 * SIZE, 0)
     size_bytes, wait_ms = line.take()
@@ -188,10 +190,10 @@ def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_
 
 @pytest.mark.parametrize("holds", [False, True])
 def test_a_fetch_reads_no_more_than_could_be_under_its_quota_whatever_it_asks_for(*, holds: bool) -> None:
-    line = Line()
+    line = QuotaConnection()
     most = int(SIZE * 3.5)
     line.rules.set(most / 10, key="consumer_byte_rate", client_id="c")
     if holds:
-        line.rules.quotas.fetch.spend(line.peer, "c", 0, line.node.env.now_ms())
-    assert (line.peer.takes is UNKNOWN) is not holds
+        line.rules.quotas.fetch.maybe_record_and_get_throttle_ms(line.peer, "c", 0, line.node.env.now_ms())
+    assert (line.peer.fetch_quota is UNKNOWN_QUOTA) is not holds
     assert line.take() == (0, round(fetch.ROW_BYTES / most * 10_000))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import alter_configs, incremental_alter_configs
-from ottla.broker.tests.world import Stage, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -24,7 +24,7 @@ NULL = "Null value not supported for : "
 FIXED = "Cannot update these configs dynamically: "
 
 
-class Node(Stage):
+class Node(HandlerFixture):
     """Broker 1, whose controller answers each resource with the error 41."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Node(Stage):
         self.services.config.node_id = 1
         self.forwarded: list[Any] = []
         self.frames: list[bytes] = []
-        self.services.admin = SimpleNamespace(forward=self._forward)
+        self.services.controller_forwarder = SimpleNamespace(forward=self._forward)
 
     async def _forward(self, context: Any, request: Any) -> Any:
         self.forwarded += [(x.resource_type, x.resource_name) for x in request.resources]
@@ -54,9 +54,9 @@ class Node(Stage):
         async def run() -> Any:
             context = self.context(key, version)
             context.frame = encode_request(key, version, 7, "c", request)[4:]
-            return await awaited(handler.handle(context, request))
+            return await resolve(handler.handle(context, request))
 
-        rows = virtually(run).responses
+        rows = run_virtual(run).responses
         return [(r.error_code, r.error_message, r.resource_type, r.resource_name) for r in rows]
 
 

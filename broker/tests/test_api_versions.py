@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers.api_versions import MOST_CHARS, handle
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -42,8 +42,8 @@ def test_clients_are_told_to_push_their_metrics_only_where_there_is_a_metrics_pa
     config = NodeConfig({} if listener is None else {"ottla.metrics.listener": listener})
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=config)
     context: Any = SimpleNamespace(
-        version=4, peer=SimpleNamespace(), image=MetadataImage(), apis=ROUTES, services=services
+        version=4, peer=SimpleNamespace(), image=MetadataImage(), apis=BROKER_APIS, services=services
     )
     answer: Any = handle(context, ApiVersionsRequest("a", "1"))
     told = {row.api_key for row in answer.api_keys}
-    assert set(ROUTES) - told == (set() if listener else {71, 72})
+    assert set(BROKER_APIS) - told == (set() if listener else {71, 72})

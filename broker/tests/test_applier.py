@@ -80,11 +80,11 @@ def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() ->
         await ground.applier.settled()
         assert not replica.is_leader
         ground.say(topic("t", 2, leader_epoch=2))
-        await ground.applier.settled()
+        await ground.publisher.settled()
         assert replica.is_leader
         assert replica.log.epochs.latest() == 2
         ground.say(gone=("t",))
-        await ground.applier.settled()
+        await ground.publisher.settled()
         assert not replica.is_leader
         assert replica.log.closed
         with pytest.raises(ProtocolError) as unknown:

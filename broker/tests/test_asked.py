@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import trio
 
-from ottla.broker.server.asked import NAMING, partitions_of
-from ottla.broker.server.dispatch import MAKING_PATIENCE_S, Preparing
+from ottla.broker.server.asked import PARTITION_APIS, partitions_to_create
+from ottla.broker.server.dispatch import LOG_CREATION_TIMEOUT_S, Uncancellable
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.line import Stage, frame, in_virtual_time
-from ottla.broker.turn import Turn
+from ottla.broker.tests.line import DispatcherFixture, frame, in_virtual_time
+from ottla.broker.turn import TimeSlice
 from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import parse_request
@@ -32,7 +32,7 @@ OFFSETS = TopicImage("__consumer_offsets", b"o" * 16, {0: PartitionRegistration(
 IMAGE = MetadataImage(topics={"t": T, OFFSETS.name: OFFSETS}, topic_names={ID: "t"})
 
 
-class Making:
+class PendingLogCreator:
     """Two partitions are to be made, and one of coordinators."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Making:
         return at in self.left
 
     async def made(self, asked: Any, patience_s: float) -> bool:
-        assert patience_s == MAKING_PATIENCE_S
+        assert patience_s == LOG_CREATION_TIMEOUT_S
         self.asked.append(list(asked))
         await trio.sleep(2)
         return True
@@ -86,17 +86,19 @@ ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for 
 def test_what_a_request_names_is_made_before_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, asked: list[Any], left: str
 ) -> None:
-    assert {row[0] for row in ROWS} == NAMING
+    assert {row[0] for row in ROWS} == PARTITION_APIS
 
     async def run() -> None:
-        stage, making = Stage(monkeypatch), Making()
+        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
         if left == "others":
             making.left -= set(asked)
-        stage.services.making, stage.services.replicas = making, type("Replicas", (), {"image": IMAGE})
+        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
         stage.serve(key, lambda context, request: context.now_ms, 0, 20)
-        peer, turn = Peer("h", ("a", 1)), Turn(stage.env)  # type: ignore[arg-type]
-        result: Any = stage.dispatcher.answer(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn)
-        assert isinstance(result, Preparing)
+        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+        result: Any = stage.dispatcher.handle_request(
+            peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
+        )
+        assert isinstance(result, Uncancellable)
         began = stage.env.now_ms()
         assert await result.work == stage.env.now_ms(), "the handler's time is that after the waiting"
         assert stage.env.now_ms() - began == (2000 if left == "one" else 0)
@@ -107,17 +109,19 @@ def test_what_a_request_names_is_made_before_it_goes_on(
 
 def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        stage, making = Stage(monkeypatch), Making()
-        stage.services.making, stage.services.replicas = making, type("Replicas", (), {"image": IMAGE})
+        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
         stage.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
         stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20)
-        peer, turn = Peer("h", ("a", 1)), Turn(stage.env)  # type: ignore[arg-type]
+        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
 
         def answer(key: ApiKey, version: int, body: Any) -> Any:
-            return stage.dispatcher.answer(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn)
+            return stage.dispatcher.handle_request(
+                peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
+            )
 
         assert answer(ApiKey.HEARTBEAT, 0, HeartbeatRequest()) == "at once"
-        assert isinstance(answer(*NAMED[2]), Preparing)
+        assert isinstance(answer(*NAMED[2]), Uncancellable)
         making.left.clear()
         assert answer(*NAMED[2]) == "at once"
 
@@ -129,6 +133,6 @@ def test_partitions_of_topics_without_partitions_yields_for_each_topic(key: ApiK
     topics = getattr(body, "topic_data", None) or body.topics
     (field,) = (name for name in type(topics[0]).__struct_fields__ if name.startswith("partition"))
     topic = msgspec.structs.replace(topics[0], **{field: []})
-    services: Any = SimpleNamespace(making=Making(), replicas=SimpleNamespace(image=IMAGE))
+    services: Any = SimpleNamespace(log_creator=PendingLogCreator(), replica_manager=SimpleNamespace(image=IMAGE))
     request: Any = SimpleNamespace(topics=[topic] * 100, topic_data=[topic] * 100)
-    assert sum(1 for _ in partitions_of(key, request, services)) >= 100
+    assert sum(1 for _ in partitions_to_create(key, request, services)) >= 100

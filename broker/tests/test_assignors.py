@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
 from ottla.broker.groups.assignors.spec import Claim, Spec, Target, Unassignable
-from ottla.broker.tests.at_once import done
+from ottla.broker.tests.at_once import run_steps
 
 
 def topic(number: int) -> bytes:
@@ -43,7 +43,7 @@ def test_every_partition_somebody_wants_has_one_owner(name: str, *, homogeneous:
     rng = random.Random(7)
     for _ in range(150):
         spec = some_group(rng, homogeneous=homogeneous)
-        held = owners(spec, done(assignor(name)(spec)))
+        held = owners(spec, run_steps(assignor(name)(spec)))
         wanted = {t for claim in spec.members.values() for t in claim.topics}
         assert held == Counter((t, n) for t in wanted for n in range(spec.partitions[t]))
 
@@ -52,7 +52,7 @@ def test_uniform_gives_everybody_equally_much_where_all_want_the_same() -> None:
     rng = random.Random(8)
     for _ in range(100):
         spec = some_group(rng, homogeneous=True)
-        sizes = [count(target) for target in done(assignor("uniform")(spec)).values()]
+        sizes = [count(target) for target in run_steps(assignor("uniform")(spec)).values()]
         assert max(sizes) - min(sizes) <= 1
 
 
@@ -61,16 +61,16 @@ def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous:
     rng = random.Random(9)
     for _ in range(100):
         spec = some_group(rng, homogeneous=homogeneous)
-        first = done(assignor("uniform")(spec))
+        first = run_steps(assignor("uniform")(spec))
         gone = next(iter(spec.members))
         rest = {m: c._replace(target=first.get(m, {})) for m, c in spec.members.items() if m != gone}
-        second = done(assignor("uniform")(Spec(rest, homogeneous, spec.partitions)))
+        second = run_steps(assignor("uniform")(Spec(rest, homogeneous, spec.partitions)))
         if homogeneous:
             for member, claim in rest.items():
                 before = {(t, n) for t, numbers in claim.target.items() for n in numbers}
                 assert before <= {(t, n) for t, numbers in second[member].items() for n in numbers}
         again = {m: c._replace(target=second.get(m, {})) for m, c in rest.items()}
-        third = done(assignor("uniform")(Spec(again, homogeneous, spec.partitions)))
+        third = run_steps(assignor("uniform")(Spec(again, homogeneous, spec.partitions)))
         assert {m: {t: set(n) for t, n in x.items()} for m, x in third.items()} == {
             m: {t: set(n) for t, n in x.items()} for m, x in second.items()
         }
@@ -79,7 +79,7 @@ def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous:
 def test_range_gives_the_first_in_order_of_instance_and_member_id_the_first_partitions() -> None:
     claim = Claim((topic(1),), 1, {})
     members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
-    out = done(assignor("range")(Spec(members, True, {topic(1): 5})))
+    out = run_steps(assignor("range")(Spec(members, True, {topic(1): 5})))
     assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.audit import A_MINUTE, AT_ONCE, LONGEST_CHARS, Audit, shown
+from ottla.broker.auth.audit import MAX_NAME_CHARS, MAX_PER_MINUTE, PENDING_PER_RECORD, AuditLog, escape_name
 from ottla.broker.auth.authorizer import Authorizer
-from ottla.broker.auth.doors import door_of
-from ottla.broker.server.dispatch import Context
-from ottla.broker.server.guarded import GuardedConnection
+from ottla.broker.auth.doors import build_listener_security
+from ottla.broker.server.dispatch import RequestContext
+from ottla.broker.server.guarded import SecureConnection
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.line import Line, in_virtual_time
-from ottla.broker.tests.line import Stage as LineStage
+from ottla.broker.tests.line import ClientStream, in_virtual_time
+from ottla.broker.tests.line import DispatcherFixture as LineStage
 from ottla.broker.tests.test_guarded import SETTINGS, login
 from ottla.controller.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.config_keys import AUDIT_LOG, broker_key, check_value
@@ -24,7 +24,7 @@ from ottla.wire.apis import ApiKey
 O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 
 
-class Clock:
+class AuditClock:
     def __init__(self) -> None:
         self.now = 5.0
 
@@ -32,23 +32,23 @@ class Clock:
         return self.now
 
 
-class Stage:
+class AuditFixture:
     """An authorizer with rules, who asks, and what was written."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, level: int, *acls: StandardAcl, is_open: bool = False) -> None:
-        self.caplog, self.clock = caplog, Clock()
+        self.caplog, self.clock = caplog, AuditClock()
         caplog.set_level(level, "ottla.audit")
-        self.audit = Audit(self.clock, level)  # type: ignore[arg-type]
+        self.audit = AuditLog(self.clock, level)  # type: ignore[arg-type]
         self.authorizer = Authorizer(["User:admin"], is_open=is_open)
         for number, acl in enumerate(acls):
-            self.authorizer._rules.take(number.to_bytes(16, "big"), acl)
+            self.authorizer._acls.add(number.to_bytes(16, "big"), acl)
 
     def ask(self, key: ApiKey, operation: AclOperation, resource: ResourceType, name: str, **more: Any) -> bool:
         peer = Peer(more.pop("host", "10.0.0.7"), ("here", 9092))
         peer.principal = more.pop("who", "User:bob")
         services: Any = SimpleNamespace(authorizer=self.authorizer, audit=self.audit)
         context: Any = SimpleNamespace(services=services, peer=peer, key=key)
-        return Context.may(context, operation, resource, name, **more)
+        return RequestContext.may(context, operation, resource, name, **more)
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -86,21 +86,21 @@ RULE = (
 def test_a_decision_reads_as_in_kafkas_audit_log(
     caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
 ) -> None:
-    stage = Stage(caplog, logging.DEBUG, *acls, is_open=is_open)
+    stage = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
     assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events") == (said == "Allowed")
     level = "DEBUG" if said == "Allowed" else "INFO"
     assert stage.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
 
 
 def test_what_a_rule_implies_is_told_by_that_rule(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.DEBUG, ALLOW)
+    stage = AuditFixture(caplog, logging.DEBUG, ALLOW)
     assert stage.ask(ApiKey.METADATA, O.DESCRIBE, R.TOPIC, "events")
     ((_, line),) = stage.lines
     assert line.endswith(RULE.format("events", "LITERAL", "ALLOW"))
 
 
 def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.DEBUG, acl(AclPermissionType.DENY, O.ALL, "User:*"))
+    stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, O.ALL, "User:*"))
     assert stage.ask(ApiKey.CREATE_TOPICS, O.CREATE, R.CLUSTER, "kafka-cluster", who="User:admin")
     ((_, line),) = stage.lines
     assert line.startswith("Principal = User:admin is Allowed operation = CREATE ")
@@ -109,7 +109,7 @@ def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.INFO, ALLOW)
+    stage = AuditFixture(caplog, logging.INFO, ALLOW)
     assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
     assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, O.WRITE, R.TRANSACTIONAL_ID, "t")
     ((level, line),) = stage.lines
@@ -138,7 +138,7 @@ def test_a_look_that_leaves_something_out_refuses_nobody_anything(
     more: Any,
     count: int,
 ) -> None:
-    stage = Stage(caplog, logging.DEBUG)
+    stage = AuditFixture(caplog, logging.DEBUG)
     assert not stage.ask(key, operation, resource, "x", **more)
     assert len(stage.lines) == count
     assert stage.ask(key, operation, resource, "x", who="User:admin", **more)
@@ -146,7 +146,7 @@ def test_a_look_that_leaves_something_out_refuses_nobody_anything(
 
 
 def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.INFO)
+    stage = AuditFixture(caplog, logging.INFO)
     for _ in range(500):
         stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
     assert len(stage.lines) == 1
@@ -157,47 +157,47 @@ def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCa
 
 
 def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.INFO)
+    stage = AuditFixture(caplog, logging.INFO)
 
     def ask(number: int) -> int:
         before = len(stage.lines)
         stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
         return len(stage.lines) - before
 
-    for number in (*range(A_MINUTE), *range(A_MINUTE + 1)):
+    for number in (*range(MAX_PER_MINUTE), *range(MAX_PER_MINUTE + 1)):
         ask(number)
     stage.clock.now += 60_000
-    written = [ask(0) for _ in range(A_MINUTE // AT_ONCE + 2)]
-    assert written == [AT_ONCE + 1, *[AT_ONCE] * (A_MINUTE // AT_ONCE - 1), 1, 0]
+    written = [ask(0) for _ in range(MAX_PER_MINUTE // PENDING_PER_RECORD + 2)]
+    assert written == [PENDING_PER_RECORD + 1, *[PENDING_PER_RECORD] * (MAX_PER_MINUTE // PENDING_PER_RECORD - 1), 1, 0]
     again = [x for _, x in stage.lines if x.startswith("1 times more within a minute: ")]
-    assert len({*again}) == len(again) == A_MINUTE
+    assert len({*again}) == len(again) == MAX_PER_MINUTE
     assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
 
 
 def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.INFO)
-    for number in range(A_MINUTE + 250):
+    stage = AuditFixture(caplog, logging.INFO)
+    for number in range(MAX_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
-    assert len(stage.lines) == A_MINUTE
+    assert len(stage.lines) == MAX_PER_MINUTE
     stage.clock.now += 60_000
     stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "t0")
-    assert stage.lines[A_MINUTE:][0] == ("WARNING", "250 decisions more within a minute were not told")
-    assert len(stage.lines) == A_MINUTE + 2
+    assert stage.lines[MAX_PER_MINUTE:][0] == ("WARNING", "250 decisions more within a minute were not told")
+    assert len(stage.lines) == MAX_PER_MINUTE + 2
 
 
 def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(caplog, logging.DEBUG)
-    for number in range(A_MINUTE + 250):
+    stage = AuditFixture(caplog, logging.DEBUG)
+    for number in range(MAX_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}", who="User:admin")
-    for number in range(A_MINUTE // 2 + 250):
+    for number in range(MAX_PER_MINUTE // 2 + 250):
         stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
     levels = [level for level, _ in stage.lines]
-    assert (levels.count("DEBUG"), levels.count("INFO")) == (A_MINUTE // 2, A_MINUTE // 2)
+    assert (levels.count("DEBUG"), levels.count("INFO")) == (MAX_PER_MINUTE // 2, MAX_PER_MINUTE // 2)
 
 
 def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
     name = "a\nb" + "x" * 900
-    stage = Stage(caplog, logging.INFO, acl(AclPermissionType.DENY, O.READ, name=name))
+    stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, O.READ, name=name))
     stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, name)
     ((_, told),) = stage.lines
     assert "resourceName=a\\nbxxx" in told
@@ -213,12 +213,12 @@ def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCap
         ("two\nlines\r", "two\\nlines\\r"),
         ("\x1b[31m", "\\x1b[31m"),
         ("\u2028", "\\u2028"),
-        ("x" * 9_000, "x" * LONGEST_CHARS + "..."),
+        ("x" * 9_000, "x" * MAX_NAME_CHARS + "..."),
     ],
 )
 def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: str, line: str) -> None:
-    assert shown(text) == line
-    stage = Stage(caplog, logging.INFO)
+    assert escape_name(text) == line
+    stage = AuditFixture(caplog, logging.INFO)
     stage.ask(ApiKey.DESCRIBE_GROUPS, O.DESCRIBE, R.GROUP, text, who=f"User:{text[:200]}")
     ((_, told),) = stage.lines
     assert f"Group:LITERAL:{line} " in told
@@ -226,8 +226,13 @@ def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: 
 
 
 def test_it_is_off_unless_it_is_switched_on() -> None:
-    clock: Any = Clock()
-    assert [Audit.of(clock, x) is None for x in ("OFF", "off", "INFO", "debug")] == [True, True, False, False]
+    clock: Any = AuditClock()
+    assert [AuditLog.from_level(clock, x) is None for x in ("OFF", "off", "INFO", "debug")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     key = broker_key(AUDIT_LOG)
     assert key is not None
     assert key.default == "OFF"
@@ -242,20 +247,20 @@ def test_it_is_off_unless_it_is_switched_on() -> None:
 def test_logins_are_told_without_a_secret(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    node, stage = LineStage(monkeypatch), Stage(caplog, level)
-    door = door_of(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=stage.audit)
+    node, stage = LineStage(monkeypatch), AuditFixture(caplog, level)
+    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=stage.audit)
     assert door is not None
 
     async def run() -> None:
         for password in ("alice-secret", "wrong-secret"):
-            line = Line()
-            line.say(login(password))
-            line.leave()
-            await GuardedConnection(node.dispatcher, line, door).serve()
+            line = ClientStream()
+            line.send_bytes(login(password))
+            line.disconnect()
+            await SecureConnection(node.dispatcher, line, door).serve()
 
     in_virtual_time(run)
     told = [x for _, x in stage.lines]
-    host, listener = Line().peer, "PLAINTEXT"
+    host, listener = ClientStream().peer, "PLAINTEXT"
     good = f"Principal = User:alice is Authenticated from host = {host} at listener = {listener} by PLAIN"
     assert told[:-1] == ([good] if level == logging.DEBUG else [])
     bad = f"Nobody is Authenticated from host = {host} at listener = {listener}: "

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.auth.authorizer import Authorizer
-from ottla.broker.auth.rules import Rules
-from ottla.broker.server.dispatch import Context
+from ottla.broker.auth.rules import AclIndex
+from ottla.broker.server.dispatch import RequestContext
 from ottla.broker.server.peer import Peer
-from ottla.broker.turn import Turn
+from ottla.broker.turn import TimeSlice
 from ottla.controller.acl import (
     AclOperation,
     AclPermissionType,
@@ -55,7 +55,7 @@ def record(number: int, rule: StandardAcl) -> m.AccessControlEntryRecord:
     return m.AccessControlEntryRecord(number.to_bytes(16, "big"), *ints)
 
 
-class Asker:
+class AclSubject:
     def __init__(self, principal: str = ALICE, host: str = "10.0.0.1") -> None:
         self.principal, self.host = principal, host
 
@@ -109,7 +109,7 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
 )
 def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: str, allowed: bool) -> None:
     for order in (rules, rules[::-1]):
-        assert holding(*order).may(Asker(), operation, T, name) is allowed
+        assert holding(*order).may(AclSubject(), operation, T, name) is allowed
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: s
     ],
 )
 def test_who_is_let_in_where_nothing_was_said(rules: list[StandardAcl], allowed: bool) -> None:
-    assert holding(*rules, is_open=True).may(Asker(), O.READ, T, "t") is allowed
-    assert holding(*rules).may(Asker(), O.READ, T, "t") is False
+    assert holding(*rules, is_open=True).may(AclSubject(), O.READ, T, "t") is allowed
+    assert holding(*rules).may(AclSubject(), O.READ, T, "t") is False
 
 
 def test_super_users_come_first() -> None:
     authorizer = holding(acl(deny=True, operation=O.ALL), super_users=[ALICE])
-    assert authorizer.may(Asker(), O.READ, T, "t")
-    assert authorizer.may_any(Asker(), O.READ, T)
-    assert not authorizer.may(Asker("User:Alice"), O.READ, T, "t")
-    assert not authorizer.may(Asker("Group:alice"), O.READ, T, "t")
+    assert authorizer.may(AclSubject(), O.READ, T, "t")
+    assert authorizer.may_any(AclSubject(), O.READ, T)
+    assert not authorizer.may(AclSubject("User:Alice"), O.READ, T, "t")
+    assert not authorizer.may(AclSubject("Group:alice"), O.READ, T, "t")
 
 
 @pytest.mark.parametrize(
@@ -157,18 +157,18 @@ def test_super_users_come_first() -> None:
     ],
 )
 def test_anything_of_a_kind(rules: list[StandardAcl], allowed: bool) -> None:
-    assert holding(*rules).may_any(Asker(), O.WRITE, T) is allowed  # 339
+    assert holding(*rules).may_any(AclSubject(), O.WRITE, T) is allowed  # 339
 
 
 def test_a_plain_look_comes_first_where_anything_of_a_kind_is_asked_for() -> None:
-    assert holding(is_open=True).may_any(Asker(), O.WRITE, T)
-    assert not holding(acl("a", O.READ)).may_any(Asker(), O.DESCRIBE, T)  # nothing implies it
+    assert holding(is_open=True).may_any(AclSubject(), O.WRITE, T)
+    assert not holding(acl("a", O.READ)).may_any(AclSubject(), O.DESCRIBE, T)  # nothing implies it
 
 
 def test_operations_are_told_as_bits() -> None:
     authorizer = holding(acl("g", O.READ, kind=R.GROUP), acl("g", O.ALTER_CONFIGS, kind=R.GROUP))
-    assert authorizer.operations(Asker(), R.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
-    assert authorizer.operations(Asker(BOB), R.GROUP, "g") == 0
+    assert authorizer.authorized_operations(AclSubject(), R.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
+    assert authorizer.authorized_operations(AclSubject(BOB), R.GROUP, "g") == 0
     told = supported_operation_bits(R.TOPIC), supported_operation_bits(R.GROUP), supported_operation_bits(R.CLUSTER)
     assert told == (3576, 3400, 8096)  # 342: what a real broker without an authorizer says
 
@@ -176,45 +176,45 @@ def test_operations_are_told_as_bits() -> None:
 def test_without_an_authorizer_everybody_may() -> None:
     services: Any = SimpleNamespace(authorizer=None, audit=None)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    context = Context(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, Turn(env), {})
+    context = RequestContext(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, TimeSlice(env), {})
     assert context.may(O.READ, T, "t")
     assert context.may(O.ALTER, R.CLUSTER)
     assert context.may_any(O.WRITE, T)
-    assert context.authorized(R.CLUSTER) == 8096
+    assert context.authorized_operations(R.CLUSTER) == 8096
     services.authorizer = holding(acl("kafka-cluster", O.ALTER, who="User:ANONYMOUS", kind=R.CLUSTER))
     assert context.may(O.ALTER, R.CLUSTER)
     assert not context.may(O.READ, T, "t")
     assert not context.may_any(O.WRITE, T)
-    assert context.authorized(R.CLUSTER) == 1 << O.ALTER | 1 << O.DESCRIBE
+    assert context.authorized_operations(R.CLUSTER) == 1 << O.ALTER | 1 << O.DESCRIBE
 
 
 @pytest.mark.parametrize("is_written_down", [False, True])
 def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_written_down: bool) -> None:
     rules = acl("t", O.WRITE, who="User:ANONYMOUS"), acl("u", O.READ, who="User:ANONYMOUS")
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
-    audit = SimpleNamespace(decided=lambda *what, **how: None) if is_written_down else None
+    audit = SimpleNamespace(decisions=lambda *what, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    context = Context(services, peer, ApiKey.PRODUCE, 9, "c", 0, Turn(env), {})
+    context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, TimeSlice(env), {})
     asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
-    assert (peer.writes, peer.reads) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
+    assert (peer.writable_topics, peer.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
     draft.replay(m.RemoveAccessControlEntryRecord(bytes(16)))
     authorizer.publish(image := draft.image(2, 1), draft.delta(image))
-    assert (peer.writes, peer.reads) == (set(), set())
+    assert (peer.writable_topics, peer.readable_topics) == (set(), set())
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
 
 
 def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.auth.authorizer._KEPT_DECISIONS", 10)
     authorizer = holding(acl("*", O.READ, who="User:*"))
-    kept = authorizer.allowed(Asker(), O.READ, T)
+    kept = authorizer.allowed_names(AclSubject(), O.READ, T)
     for number in range(25):
-        assert authorizer.may(Asker(), O.READ, T, f"t{number}")
-        assert len(authorizer.decided) <= 10
+        assert authorizer.may(AclSubject(), O.READ, T, f"t{number}")
+        assert len(authorizer.decisions) <= 10
         assert len(kept) <= 10
-        authorizer.allowed(Asker(host=f"10.0.0.{number}"), O.READ, T)
+        authorizer.allowed_names(AclSubject(host=f"10.0.0.{number}"), O.READ, T)
         assert len(authorizer._allowed) <= 10
 
 
@@ -226,13 +226,13 @@ def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
 # ---------------------------------------------------------------- 10,000 changes against a model
 
 
-class Model:
+class AclListModel:
     """The rules as a plain list, and the sentence of item 337 written down."""
 
     def __init__(self) -> None:
         self.rules: dict[int, StandardAcl] = {}
 
-    def may(self, asker: Asker, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def may(self, asker: AclSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         naming = [
             a
             for a in self.rules.values()
@@ -255,8 +255,8 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
     chance = random.Random(337)
     names = ["a", "ab", "abc", "b", "ba", "*"]
     operations = [O.READ, O.WRITE, O.DESCRIBE, O.ALTER, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS, O.ALL]
-    askers = [Asker(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
-    model, image, authorizer, denied, kept = Model(), MetadataImage(), Authorizer(), 0, 0
+    askers = [AclSubject(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
+    model, image, authorizer, denied, kept = AclListModel(), MetadataImage(), Authorizer(), 0, 0
     held: dict[Any, Any] = {}
     for step in range(10_000):
         draft = ImageBuilder(image)
@@ -295,7 +295,7 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             assert expected or name not in held.get(asked, ()), "a connection holds what was allowed before"
             assert authorizer.may(*asked, name) is expected, (step, asked, name, model.rules)
             if expected:
-                held[asked] = authorizer.allowed(*asked)
+                held[asked] = authorizer.allowed_names(*asked)
                 assert name in held[asked]
     assert 5_000 < denied < 35_000
     assert kept > 10
@@ -312,32 +312,35 @@ def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking
             compared.append(1)
             return super().__eq__(other)
 
-    rules = Rules()
+    rules = AclIndex()
     for prefix in (False, True):
         for number in range(1000):
-            rules.take(b"%d" % number, Watched(*acl("*", who=f"User:{number}", prefix=prefix)))
-        assert rules.say("User:500", "h", O.READ, T, "*")
+            rules.add(b"%d" % number, Watched(*acl("*", who=f"User:{number}", prefix=prefix)))
+        assert rules.evaluate("User:500", "h", O.READ, T, "*")
         for number in reversed(range(1000)):
-            rules.drop(b"%d" % number)
-        assert rules.say("User:500", "h", O.READ, T, "*") is None
+            rules.remove(b"%d" % number)
+        assert rules.evaluate("User:500", "h", O.READ, T, "*") is None
     assert compared == []
 
 
 def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs a look at every rule there is, for each producer that comes."""
     asked = []
-    look = Rules.say_of_any
+    look = AclIndex.evaluate_by_resource_type
 
-    def watched(self: Rules, *what: Any) -> bool:
+    def watched(self: AclIndex, *what: Any) -> bool:
         asked.append(what)
         return look(self, *what)
 
-    monkeypatch.setattr(Rules, "say_of_any", watched)
+    monkeypatch.setattr(AclIndex, "evaluate_by_resource_type", watched)
     authorizer = holding(acl("a", O.READ))
-    assert [authorizer.may_any(Asker(), O.WRITE, T) for _ in range(3)] == [False] * 3
+    assert [authorizer.may_any(AclSubject(), O.WRITE, T) for _ in range(3)] == [False] * 3
     assert len(asked) == 1
-    assert [authorizer.may_any(Asker(BOB), O.WRITE, T), authorizer.may_any(Asker(), O.READ, T)] == [False, True]
+    assert [authorizer.may_any(AclSubject(BOB), O.WRITE, T), authorizer.may_any(AclSubject(), O.READ, T)] == [
+        False,
+        True,
+    ]
     draft = ImageBuilder(MetadataImage())
     draft.replay(record(77, acl("b", O.WRITE)))
     authorizer.publish(draft.image(1, 1), draft.delta(MetadataImage()))
-    assert authorizer.may_any(Asker(), O.WRITE, T)
+    assert authorizer.may_any(AclSubject(), O.WRITE, T)

@@ -13,9 +13,9 @@ import trio.testing
 
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.storage import Storage
-from ottla.broker.upkeep.flusher import Flusher
-from ottla.broker.upkeep.scrubber import ROUND_EVERY_S, Scrubber
-from ottla.broker.upkeep.throttle import Job, Meter, ThrottledDisk, run
+from ottla.broker.upkeep.flusher import LogMaintenance
+from ottla.broker.upkeep.scrubber import SCRUB_INTERVAL_S, Scrubber
+from ottla.broker.upkeep.throttle import IoThrottler, ThrottledCompaction, ThrottledDisk, run_compaction
 from ottla.controller.image import PartitionRegistration
 from ottla.log import compaction as cp
 from ottla.log.cleanable import find_log_to_clean, plan_compaction
@@ -30,7 +30,7 @@ NOW = 1_000_000
 SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 
 
-class Clock:
+class BackgroundEnv:
     """As much of an `Env` as background work needs."""
 
     def now_ms(self) -> int:
@@ -76,23 +76,23 @@ def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
     log.flush()
     cold = len(log.segments) - 1
     bytes_cold = sum(s.size_bytes for s in log.segments[:-1])
-    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 500)
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 500)
     in_virtual_time(scrubber.run, bytes_cold / 500 * 0.5)
     assert 0 < scrubber.segments_read < cold
-    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 500)
-    in_virtual_time(scrubber.run, ROUND_EVERY_S / 2)
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 500)
+    in_virtual_time(scrubber.run, SCRUB_INTERVAL_S / 2)
     assert scrubber.segments_read == cold
     memory.files[log.segments[2].path + ".log"].data[70] ^= 1
-    in_virtual_time(scrubber.run, ROUND_EVERY_S * 2.5)
+    in_virtual_time(scrubber.run, SCRUB_INTERVAL_S * 2.5)
     assert scrubber.segments_read == 4 * cold
-    assert scrubber.damage_found == 1, "told once, not each day"
+    assert scrubber.damage_count == 1, "told once, not each day"
     assert log.segments[2].damaged_ranges[0][0] == 0
 
 
 def test_scrubbing_can_be_turned_off() -> None:
     _, _, storage, log = stage()
     log.flush()
-    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 0)
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 0)
     in_virtual_time(scrubber.run, 3600)
     assert scrubber.segments_read == 0
 
@@ -100,8 +100,8 @@ def test_scrubbing_can_be_turned_off() -> None:
 def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
     _, disk, storage, log = stage()
     failures: list[object] = []
-    flusher = Flusher(
-        cast("Env", Clock()), storage, 300_000, 86_400_000, lambda *x: failures.append(x), lambda work: None
+    flusher = LogMaintenance(
+        cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *x: failures.append(x), lambda work: None
     )
     synced: list[str] = []
 
@@ -119,7 +119,9 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
 
 def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
     memory, disk, storage, log = stage()
-    flusher = Flusher(cast("Env", Clock()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
+    flusher = LogMaintenance(
+        cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None
+    )
     log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
     log.set_high_watermark(120)
     told: list[bytes] = []
@@ -129,7 +131,7 @@ def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() 
             told.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
 
     disk.fault = watch
-    in_virtual_time(flusher.retain, 60)
+    in_virtual_time(flusher.apply_retention, 60)
     assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
     assert log.log_start_offset == log.base_offsets[0] > 0
 
@@ -145,12 +147,15 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     def pause(seconds: float) -> None:
         clock[0] += seconds
 
-    throttled = ThrottledDisk(disk, Meter(rate, lambda: clock[0], pause))
+    throttled = ThrottledDisk(disk, IoThrottler(rate, lambda: clock[0], pause))
     stats = cp.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
     ground = Ground(disk, lambda: clock[0], pause)
-    assert run(ground, Job(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats
+    assert (
+        run_compaction(ground, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
+        == stats
+    )
 
 
 def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_counts() -> None:
@@ -161,7 +166,7 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
     replica.follow_image(1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
     syncs: list[int] = []
 
-    class Overtaken(Clock):
+    class Overtaken(BackgroundEnv):
         async def in_thread(self, work: Callable[[], Any], lane: Any = None) -> Any:
             syncs.append(log.log_end_offset)
             if len(syncs) == 1:
@@ -171,10 +176,10 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
 
     works: list[Callable[[], Awaitable[None]]] = []
     env = cast("Env", Overtaken())
-    flusher = Flusher(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
+    flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
     log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
     log.truncate_to(120, NOW)
-    flusher.flush_due(replica)
+    flusher.request_flush(replica)
     assert len(works) == 1
     in_virtual_time(works[0], 60)
     assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (120, 120, 120)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from ottla.broker.auth.exchange import NotAuthentic
-from ottla.broker.auth.plain import PlainExchange
-from ottla.broker.server.guarded import GuardedConnection
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.auth.exchange import SaslAuthenticationException
+from ottla.broker.auth.plain import PlainSaslServer
+from ottla.broker.server.guarded import SecureConnection
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.broker.tests.test_gate import keys
-from ottla.broker.tests.test_guarded import Certified, door, login
+from ottla.broker.tests.test_guarded import CertificateStream, door, login
 from ottla.peers.scram import SCRAM_SHA_256, ScramClient
 from ottla.wire.apis import ApiKey, request_class, request_spec
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,7 +43,7 @@ def scram() -> bytes:
     return ScramClient(SCRAM_SHA_256, "alice", "x", "n").first()
 
 
-class Way(NamedTuple):
+class ConnectionState(NamedTuple):
     """How a connection comes into a state: what it says at once, and what it says some seconds later."""
 
     first: bytes = b""
@@ -54,17 +54,17 @@ class Way(NamedTuple):
 
 
 STATES = {
-    "nothing was said": Way(),
-    "versions were asked for": Way(VERSIONS),
-    "a mechanism was chosen": Way(handshake()),
-    "versions, then a mechanism": Way(VERSIONS + handshake()),
-    "tokens travel raw": Way(handshake(version=0)),
-    "half of a login": Way(handshake(SCRAM_SHA_256) + authenticate(scram())),
-    "half of a login, raw": Way(handshake(SCRAM_SHA_256, 0) + raw(scram())),
-    "a wrong password": Way(handshake() + authenticate(b"\0alice\0wrong"), is_lost=True),
-    "the session has ended": Way(login(), SESSION_MS / 1000 + 0.1),
-    "a login anew": Way(login(), 2.0, handshake()),
-    "a login anew, by another mechanism": Way(login(), 2.0, handshake(SCRAM_SHA_256)),
+    "nothing was said": ConnectionState(),
+    "versions were asked for": ConnectionState(VERSIONS),
+    "a mechanism was chosen": ConnectionState(handshake()),
+    "versions, then a mechanism": ConnectionState(VERSIONS + handshake()),
+    "tokens travel raw": ConnectionState(handshake(version=0)),
+    "half of a login": ConnectionState(handshake(SCRAM_SHA_256) + authenticate(scram())),
+    "half of a login, raw": ConnectionState(handshake(SCRAM_SHA_256, 0) + raw(scram())),
+    "a wrong password": ConnectionState(handshake() + authenticate(b"\0alice\0wrong"), is_lost=True),
+    "the session has ended": ConnectionState(login(), SESSION_MS / 1000 + 0.1),
+    "a login anew": ConnectionState(login(), 2.0, handshake()),
+    "a login anew, by another mechanism": ConnectionState(login(), 2.0, handshake(SCRAM_SHA_256)),
 }
 
 
@@ -73,7 +73,7 @@ def keys_of(state: str) -> list[ApiKey]:
     return [key for key in ApiKey if (state, key) != ("nothing was said", ApiKey.API_VERSIONS)]
 
 
-class Watching(Stage):
+class RecordingDispatcher(DispatcherFixture):
     """Every API is served, whatever it does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,30 +98,32 @@ class Watching(Stage):
 def test_no_api_does_anything_before_somebody_is_let_in(
     monkeypatch: pytest.MonkeyPatch, state: str, protocol: str
 ) -> None:
-    stage, way = Watching(monkeypatch), STATES[state]
-    asked = replace(door(protocol, **ENABLED), keys_of=keys)
-    lines = [(key, Certified("CN=admin") if protocol == "SASL_SSL" else Line()) for key in keys_of(state)]
+    stage, way = RecordingDispatcher(monkeypatch), STATES[state]
+    asked = replace(door(protocol, **ENABLED), scram_keys=keys)
+    lines = [
+        (key, CertificateStream("CN=admin") if protocol == "SASL_SSL" else ClientStream()) for key in keys_of(state)
+    ]
 
     left = list[ApiKey]()
 
-    async def probe(key: ApiKey, line: Line) -> None:
-        line.say(way.first)
+    async def probe(key: ApiKey, line: ClientStream) -> None:
+        line.send_bytes(way.first)
         if way.after_s:
             await trio.sleep(way.after_s)
-            line.say(way.then)
+            line.send_bytes(way.then)
         if not way.is_lost:
             await trio.sleep(0.5)
             assert not line.is_closed, "it did not come into the state"
-        line.say(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+        line.send_bytes(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
         await trio.sleep(1)
         if not line.is_closed:
             left.append(key)
-            line.leave()
+            line.disconnect()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for key, line in lines:
-                nursery.start_soon(GuardedConnection(stage.dispatcher, line, asked).serve)
+                nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
                 nursery.start_soon(probe, key, line)
 
     in_virtual_time(run)
@@ -130,32 +132,32 @@ def test_no_api_does_anything_before_somebody_is_let_in(
 
 
 def test_a_client_that_speaks_no_tls_where_it_must_is_done_nothing_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, lines = Watching(monkeypatch), list[Line]()
+    stage, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for protocol in ("SSL", "SASL_SSL"):
                 for key in ApiKey:
-                    lines.append(Certified(None, OSError("no TLS")))
-                    lines[-1].say(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
-                    nursery.start_soon(GuardedConnection(stage.dispatcher, lines[-1], door(protocol)).serve)
+                    lines.append(CertificateStream(None, OSError("no TLS")))
+                    lines[-1].send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+                    nursery.start_soon(SecureConnection(stage.dispatcher, lines[-1], door(protocol)).serve)
 
     in_virtual_time(run)
     assert stage.done == []
-    assert [line.heard for line in lines] == [b""] * len(lines)
+    assert [line.received for line in lines] == [b""] * len(lines)
     assert all(line.is_closed for line in lines)
 
 
 def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the probes above would prove nothing; and how many they are."""
-    stage = Watching(monkeypatch)
+    stage = RecordingDispatcher(monkeypatch)
 
     async def run() -> None:
         for key in ApiKey:
-            line = Line()
-            line.say(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
-            line.leave()
-            await GuardedConnection(stage.dispatcher, line, door()).serve()
+            line = ClientStream()
+            line.send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+            line.disconnect()
+            await SecureConnection(stage.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     assert set(stage.done) == set(ApiKey)
@@ -171,9 +173,9 @@ def test_a_password_that_is_no_text_is_looked_at_as_far_as_that_takes_no_time(
 ) -> None:
     """Half a mebibyte of what is no UTF-8 takes 50 ms to read, as much text takes one."""
     token = b"\0alice\0" + (password.encode() if isinstance(password, str) else password)
-    with pytest.raises(NotAuthentic) as refused:
-        PlainExchange({}).evaluate(token)
+    with pytest.raises(SaslAuthenticationException) as refused:
+        PlainSaslServer({}).evaluate(token)
     assert str(refused.value) == (
         "Authentication failed: Invalid username or password" if is_read else "no PLAIN message"
     )
-    assert (refused.value.told is not None) is is_read
+    assert (refused.value.client_message is not None) is is_read

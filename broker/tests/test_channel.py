@@ -48,7 +48,7 @@ def test_where_this_node_is_the_controller_nothing_is_dialled(stage: Stage) -> N
     stage.play(story)
     assert stage.local.asked == [(BEAT, 2), (CREATE, 5)]
     assert stage.local.beats == [(ME, 3)]  # also the controller's own broker has a lease (R276)
-    assert stage.net.dialled == []
+    assert stage.net.connect_attempts == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_r344_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_co
         (ApiKey.BROKER_HEARTBEAT, 1, str(ME), BEAT),
         (ApiKey.ALTER_PARTITION, 2, str(ME), ap.AlterPartitionRequest(ME)),
     ]
-    assert stage.net.dialled == [("h", 1)]
+    assert stage.net.connect_attempts == [("h", 1)]
 
 
 def row(code: ErrorCode) -> ap.AlterPartitionResponse:
@@ -144,7 +144,7 @@ def test_r345_not_controller_anywhere_sends_the_same_request_again(stage: Stage,
 
     stage.play(story, there)
     assert len(there.seen) == 1 + again
-    assert stage.net.dialled == [("h", 1)]
+    assert stage.net.connect_attempts == [("h", 1)]
 
 
 def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: Stage) -> None:
@@ -152,7 +152,7 @@ def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(sta
     stage.local.address = ("h", 1)
 
     def dies(request: Any) -> Any:
-        stage.net.sides[-1].close()
+        stage.net.accepted[-1].close()
         stage.local.address = ("h", 2)
         return bh.BrokerHeartbeatResponse()
 
@@ -164,7 +164,7 @@ def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(sta
 
     stage.play(story, old, new)
     assert [x[3] for x in old.seen + new.seen] == [BEAT, BEAT]
-    assert stage.net.dialled == [("h", 1), ("h", 2)]
+    assert stage.net.connect_attempts == [("h", 1), ("h", 2)]
 
 
 def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: Stage) -> None:
@@ -226,7 +226,7 @@ def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: Stage
         assert trio.current_time() == pytest.approx(ANSWER_TIMEOUT_S + RETRY_S)
 
     stage.play(story, there)
-    assert stage.net.dialled == [("h", 1)] * 2
+    assert stage.net.connect_attempts == [("h", 1)] * 2
 
 
 @pytest.mark.parametrize("limit_s", [0.5, 4.5, 60.0])

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from ottla.broker.replica.storage import Storage
-from ottla.broker.tests.test_background import NOW, SETTINGS, Clock, in_virtual_time, stage
-from ottla.broker.upkeep.cleaner import Cleaner
+from ottla.broker.tests.test_background import NOW, SETTINGS, BackgroundEnv, in_virtual_time, stage
+from ottla.broker.upkeep.cleaner import LogCleaner
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import memory_disk, new_log
 from ottla.log.validate import AppendOrigin
@@ -32,7 +32,7 @@ SET = {
 }
 
 
-class Beside(Clock):
+class CleanerEnv(BackgroundEnv):
     """A child process, in which something may happen first."""
 
     def __init__(self, disk: Any) -> None:
@@ -50,20 +50,22 @@ class Beside(Clock):
         return outcome
 
 
-class House:
+class CleanerFixture:
     def __init__(self) -> None:
-        _, disk, self.storage, self.log = stage()
+        _, disk, self.log_dirs, self.log = stage()
         self.log.flush()
         self.log.update_config(COMPACTED)
-        self.env = Beside(disk)
+        self.env = CleanerEnv(disk)
         self.failures: list[Any] = []
-        self.cleaner = Cleaner(cast("Env", self.env), self.storage, SET.__getitem__, lambda *x: self.failures.append(x))
+        self.log_cleaner = LogCleaner(
+            cast("Env", self.env), self.log_dirs, SET.__getitem__, lambda *x: self.failures.append(x)
+        )
 
     def once(self) -> bool:
         done: list[bool] = []
 
         async def work() -> None:
-            done.append(await self.cleaner.once())
+            done.append(await self.log_cleaner.clean_dirtiest())
 
         in_virtual_time(work, 3600)
         return done[0]
@@ -73,19 +75,19 @@ class House:
 
 
 def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
-    house = House()
+    house = CleanerFixture()
     active = house.log.active_segment.base_offset
     assert house.once() is True
     assert house.log.cleaner_offset == active
     assert len([offset for offset in house.found() if offset < active]) == KEYS
-    assert house.storage.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
-    assert (house.cleaner.passes, house.cleaner.broken_count) == (1, 0)
-    assert house.cleaner.bytes_read > house.cleaner.bytes_written > 0
+    assert house.log_dirs.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
+    assert (house.log_cleaner.passes, house.log_cleaner.uncleanable_count) == (1, 0)
+    assert house.log_cleaner.bytes_read > house.log_cleaner.bytes_written > 0
     assert house.once() is False, "nothing is dirty any more"
 
 
 def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House()
+    house = CleanerFixture()
     beside, waited = [False], list[str]()
 
     async def in_thread(work: Callable[[], Any], lane: Any = None) -> Any:
@@ -106,7 +108,7 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
     disk.fault = fault
     assert house.once() is True
     assert waited == []
-    directory = house.storage.directories[0]
+    directory = house.log_dirs.directories[0]
     assert directory.synced_cleaner_offsets == {("t", 0): house.log.cleaner_offset}
     on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
     assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_offset
@@ -115,7 +117,7 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
 @pytest.mark.parametrize("short", [0, 3])
 def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short: int) -> None:
     """Recovery takes a hole of which nothing tells for a loss; a process that is short of something waits until not."""
-    house = House()
+    house = CleanerFixture()
     disk: Any = house.log.disk
     left, named = [short], list[bytes]()
 
@@ -133,15 +135,15 @@ def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short:
 
 
 def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
-    house = House()
-    in_virtual_time(house.cleaner.run, 14.9)
+    house = CleanerFixture()
+    in_virtual_time(house.log_cleaner.run, 14.9)
     assert house.env.passes == 0
-    in_virtual_time(house.cleaner.run, 15.1)
+    in_virtual_time(house.log_cleaner.run, 15.1)
     assert house.env.passes == 1
 
 
 def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
-    house = House()
+    house = CleanerFixture()
     log = house.log
 
     def cut() -> None:
@@ -157,11 +159,11 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
     assert log.base_offsets == bases
     assert house.found() == list(range(120)), "each has a key of its own now"
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
-    assert house.cleaner.broken_count == 0
+    assert house.log_cleaner.uncleanable_count == 0
 
 
 def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
-    house = House()
+    house = CleanerFixture()
     log = house.log
     bases = list(log.base_offsets)
     house.env.before = lambda: log.set_has_future_log(begins=True)
@@ -176,7 +178,7 @@ def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there(
 
 
 def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
-    house = House()
+    house = CleanerFixture()
     log = house.log
     bases, wait = list(log.base_offsets), house.env.in_thread
 
@@ -191,10 +193,10 @@ def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_c
 
 
 def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
-    house = House()
+    house = CleanerFixture()
     house.env.before = house.log.set_offline
     assert house.once() is False
-    assert (house.cleaner.broken_count, house.failures) == (0, [])
+    assert (house.log_cleaner.uncleanable_count, house.failures) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -208,14 +210,14 @@ def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
     ],
 )
 def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(error: Exception, broken: bool) -> None:
-    house = House()
+    house = CleanerFixture()
 
     def fail() -> None:
         raise error
 
     house.env.before = fail
     assert house.once() is False
-    assert house.cleaner.broken_count == broken
+    assert house.log_cleaner.uncleanable_count == broken
     house.env.before = lambda: None
     assert house.once() is not broken
     assert house.env.passes == (1 if broken else 2)
@@ -225,7 +227,7 @@ def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(r.decompress_records, "__defaults__", (0, 1000))
-    house, told = House(), []
+    house, told = CleanerFixture(), []
     house.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for value in (bytes(2000), b"v", bytes(2000), b"v"):
         codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
@@ -242,21 +244,21 @@ def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
         "they stay as they are, and so do the tombstones behind the first"
     )
     assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
-    assert house.cleaner.broken_count == 0
+    assert house.log_cleaner.uncleanable_count == 0
 
 
 def test_what_is_remembered_of_a_log_goes_with_it() -> None:
-    house, log = House(), new_log(memory_disk().session())
-    house.cleaner._told[log] = 1
-    house.cleaner._broken.add(log)
+    house, log = CleanerFixture(), new_log(memory_disk().session())
+    house.log_cleaner._warned_offsets[log] = 1
+    house.log_cleaner._uncleanable.add(log)
     gone = weakref.ref(log)
     del log
     gc.collect()
-    assert (gone(), house.cleaner.broken_count) == (None, 0)
+    assert (gone(), house.log_cleaner.uncleanable_count) == (None, 0)
 
 
 def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
-    house = House()
+    house = CleanerFixture()
 
     def cut() -> None:
         house.log.truncate_to(119, NOW)
@@ -264,11 +266,11 @@ def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
 
     house.env.before = cut
     assert house.once() is False
-    assert house.cleaner.broken_count == 0
+    assert house.log_cleaner.uncleanable_count == 0
 
 
 def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
-    house = House()
+    house = CleanerFixture()
     error = OSError(errno.EIO, "gone")
 
     def fault(what: str, path: str) -> OSError | None:
@@ -280,7 +282,7 @@ def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
 
 
 def test_while_very_many_logs_are_looked_at_others_run() -> None:
-    house = House()
+    house = CleanerFixture()
     logs: list[PartitionLog] = [house.log] * 1000
     clock = [0.0]
 
@@ -295,7 +297,7 @@ def test_while_very_many_logs_are_looked_at_others_run() -> None:
         def logs(self) -> list[PartitionLog]:
             return logs
 
-    house.storage.__class__ = Many
+    house.log_dirs.__class__ = Many
     house.log.update_config(SETTINGS)
 
     async def story() -> None:
@@ -307,7 +309,7 @@ def test_while_very_many_logs_are_looked_at_others_run() -> None:
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(other)
-            assert await house.cleaner.once() is False
+            assert await house.log_cleaner.clean_dirtiest() is False
             nursery.cancel_scope.cancel()
 
     in_virtual_time(story, 60)

@@ -11,14 +11,20 @@ import pytest
 import trio
 
 from ottla.broker import serving
-from ottla.broker.addresses import BadConfig
-from ottla.broker.auth.connection_quotas import MOST_DELAY_MS, ConnectionQuotas, Limits, host_key, overrides_of
+from ottla.broker.addresses import ConfigException
+from ottla.broker.auth.connection_quotas import (
+    MAX_CONNECTION_THROTTLE_MS,
+    ConnectionLimits,
+    ConnectionQuotas,
+    normalize_host,
+    parse_overrides,
+)
 from ottla.broker.config import NodeConfig
-from ottla.broker.reconfiguration import check_change
+from ottla.broker.reconfiguration import validate_reconfiguration
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.start_checks import check_values
-from ottla.broker.tests.at_once import done
-from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
+from ottla.broker.start_checks import check_startup_values
+from ottla.broker.tests.at_once import run_steps
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import RESOURCE_BROKER, MetadataImage
@@ -33,7 +39,7 @@ HOST = "10.0.0.9"
 
 def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
     out = ConnectionQuotas(protected)
-    out.limits = Limits(**limits)
+    out.limits = ConnectionLimits(**limits)
     return out
 
 
@@ -59,58 +65,60 @@ def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: 
     kept = quotas(protected, **limits)
     for listener, count in (("A", here), ("B", there)):
         for _ in range(count):
-            assert kept.enter(listener, HOST)
-    assert kept.has_room("A") is room
+            assert kept.increment(listener, HOST)
+    assert kept.is_slot_available("A") is room
 
 
 def test_an_address_has_its_own_number_over_all_listeners() -> None:
     kept = quotas(per_host=2, overrides={"10.0.0.7": 1})
-    assert [kept.enter(x, HOST) for x in "ABA"] == [True, True, False]
-    assert [kept.enter("A", "10.0.0.7"), kept.enter("A", "10.0.0.7")] == [True, False]
-    assert kept.enter("A", "10.0.0.8")
-    kept.left("B", HOST)
-    assert [kept.enter("A", HOST), kept.enter("A", HOST)] == [True, False]
+    assert [kept.increment(x, HOST) for x in "ABA"] == [True, True, False]
+    assert [kept.increment("A", "10.0.0.7"), kept.increment("A", "10.0.0.7")] == [True, False]
+    assert kept.increment("A", "10.0.0.8")
+    kept.decrement("B", HOST)
+    assert [kept.increment("A", HOST), kept.increment("A", HOST)] == [True, False]
 
 
 def test_over_the_rate_who_comes_waits_a_second_at_most() -> None:
     kept = quotas(rate=2)
-    assert [kept.arrived("A", 0) for _ in range(20)] == [0] * 20
-    assert kept.arrived("A", 0) == 500
-    assert kept.arrived("B", 0) == 1000, "all listeners together"
-    assert [kept.arrived("B", 0) for _ in range(9)] == [1000] * 9
+    assert [kept.record_and_get_throttle_ms("A", 0) for _ in range(20)] == [0] * 20
+    assert kept.record_and_get_throttle_ms("A", 0) == 500
+    assert kept.record_and_get_throttle_ms("B", 0) == 1000, "all listeners together"
+    assert [kept.record_and_get_throttle_ms("B", 0) for _ in range(9)] == [1000] * 9
 
 
 def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_own() -> None:
     kept = quotas("A", rate=1)
     for _ in range(10):
-        assert kept.arrived("B", 0) == 0
-    assert kept.arrived("B", 0) > 0
-    assert [kept.arrived("A", 0) for _ in range(10)] == [0] * 10
-    assert kept.arrived("A", 0) > 0, "but its own rate does"
+        assert kept.record_and_get_throttle_ms("B", 0) == 0
+    assert kept.record_and_get_throttle_ms("B", 0) > 0
+    assert [kept.record_and_get_throttle_ms("A", 0) for _ in range(10)] == [0] * 10
+    assert kept.record_and_get_throttle_ms("A", 0) > 0, "but its own rate does"
     wide = quotas(rate=1, listeners={"B": (9, 100)})
-    assert [wide.arrived("B", 0) for _ in range(11)] == [0] * 10 + [1000], "the rate of all binds it still"
+    assert [wide.record_and_get_throttle_ms("B", 0) for _ in range(11)] == [0] * 10 + [1000], (
+        "the rate of all binds it still"
+    )
 
 
 def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
     kept = quotas(rate=100, host_rates={None: 1, "10.0.0.7": 2})
     for number in range(30):
-        kept.arrived("A", 0)
-        assert (kept.held_ms("A", HOST, 0) > 0) is (number >= 10)
-    assert kept._host_rates.counter((HOST, ""), 0).look(0)[0] == 1.0, "nor for itself"
-    assert kept._rate.look(0)[0] == 1.0
-    assert kept._rates["A"].look(0)[0] == 1.0
+        kept.record_and_get_throttle_ms("A", 0)
+        assert (kept.ip_throttle_ms("A", HOST, 0) > 0) is (number >= 10)
+    assert kept._ip_rates.counter((HOST, ""), 0).measure(0)[0] == 1.0, "nor for itself"
+    assert kept._rate.measure(0)[0] == 1.0
+    assert kept._rates["A"].measure(0)[0] == 1.0
     for number in range(25):
-        kept.arrived("A", 0)
-        assert (kept.held_ms("A", "10.0.0.7", 0) > 0) is (number >= 20)
-    assert quotas().held_ms("A", HOST, 0) == 0
+        kept.record_and_get_throttle_ms("A", 0)
+        assert (kept.ip_throttle_ms("A", "10.0.0.7", 0) > 0) is (number >= 20)
+    assert quotas().ip_throttle_ms("A", HOST, 0) == 0
 
 
 def test_so_many_must_leave_as_are_too_many() -> None:
     kept = quotas("A", total=2)
     for listener in "BBAA":
-        kept.enter(listener, HOST)
+        kept.increment(listener, HOST)
     assert kept.excess == 2
-    kept.left("B", HOST)
+    kept.decrement("B", HOST)
     assert kept.excess == 1
 
 
@@ -124,18 +132,18 @@ def test_so_many_must_leave_as_are_too_many() -> None:
     ],
 )
 def test_overrides_are_read(text: str, read: dict[str, int]) -> None:
-    assert overrides_of(text) == read
+    assert parse_overrides(text) == read
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", "10.0.0.1:1_0"])
 def test_overrides_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        overrides_of(text)
+        parse_overrides(text)
 
 
 def test_an_address_is_the_same_however_it_is_written() -> None:
-    assert host_key("0:0:0:0:0:0:0:1") == host_key("::1")
-    assert host_key("::ffff:10.0.0.1") == "10.0.0.1"
+    assert normalize_host("0:0:0:0:0:0:0:1") == normalize_host("::1")
+    assert normalize_host("::ffff:10.0.0.1") == "10.0.0.1"
 
 
 def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start() -> None:
@@ -148,9 +156,9 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
     ):
         draft.replay(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
     draft.replay(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
-    found = Limits.of(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
-    assert found == Limits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
-    assert found.of_listener("B") == (5, 8)
+    found = ConnectionLimits.from_config(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
+    assert found == ConnectionLimits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
+    assert found.listener_limits("B") == (5, 8)
 
 
 def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
@@ -161,15 +169,15 @@ def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> No
     entities = [[("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")]]
     for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
         draft.replay(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
-    assert Limits.of(NodeConfig(), draft.image(1, 1), ["A"]) == Limits(total=6)
+    assert ConnectionLimits.from_config(NodeConfig(), draft.image(1, 1), ["A"]) == ConnectionLimits(total=6)
 
 
 @pytest.mark.parametrize("bound", [5e-324, 0.0, float("inf")])
 def test_any_stored_rate_of_an_address_gives_a_delay(bound: float) -> None:
     quotas = ConnectionQuotas()
-    quotas.limits = Limits(host_rates={"10.0.0.1": bound})
-    quotas.arrived("A", 5.0)
-    assert 0 <= quotas.held_ms("A", "10.0.0.1", 5.0) <= MOST_DELAY_MS
+    quotas.limits = ConnectionLimits(ip_rates={"10.0.0.1": bound})
+    quotas.record_and_get_throttle_ms("A", 5.0)
+    assert 0 <= quotas.ip_throttle_ms("A", "10.0.0.1", 5.0) <= MAX_CONNECTION_THROTTLE_MS
 
 
 # ---------------------------------------------------------------- listeners
@@ -179,32 +187,32 @@ def beat() -> bytes:
     return frame(BEAT, 0, 1, HeartbeatRequest("g", 0, "m"))
 
 
-class Node:
+class ConnectionQuotaNode:
     """Listeners with their acceptors, and settings that change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str, **static: str) -> None:
-        self.stage = Stage(monkeypatch)
+        self.stage = DispatcherFixture(monkeypatch)
         self.stage.serve(BEAT, lambda context, request: HeartbeatResponse())
         config = NodeConfig({k.replace("_", "."): v for k, v in static.items()})
         self.stage.services.config = config
-        self.doors = {name: Door() for name in names or ("A",)}
+        self.doors = {name: FakeListener() for name in names or ("A",)}
         self.acceptors = {name: self._acceptor(name) for name in self.doors}
         self.controller: Any = SimpleNamespace(image=MetadataImage(), listeners=[])
         made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
-        serving._limit(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
+        serving._limit_connections(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
 
     def _acceptor(self, name: str) -> Acceptor:
         from ottla.broker.server.dispatch import Dispatcher
 
         return Acceptor(Dispatcher(self.stage.services, self.stage.apis, name))
 
-    async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[Line]:
+    async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:
         """Connect, and ask something."""
         lines = []
         for _ in range(count):
-            line = Line()
+            line = ClientStream()
             line.peer = host
-            line.say(beat())
+            line.send_bytes(beat())
             await self.doors[name].send.send(line)
             lines.append(line)
         await trio.sleep(0.001)
@@ -235,12 +243,12 @@ class Node:
         in_virtual_time(main)
 
 
-def served(lines: list[Line]) -> int:
+def served(lines: list[ClientStream]) -> int:
     return sum(bool(line.sends) for line in lines)
 
 
 def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(monkeypatch, max_connections="2")
+    node = ConnectionQuotaNode(monkeypatch, max_connections="2")
 
     async def story() -> None:
         lines = await node.come(count=4)
@@ -248,7 +256,7 @@ def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.Monk
         await trio.sleep(60)
         assert served(lines) == 2
         assert not any(line.is_closed for line in lines)
-        lines[0].leave()
+        lines[0].disconnect()
         await trio.sleep(0.001)
         assert [bool(line.sends) for line in lines] == [True, True, True, False]
         node.set("max.connections", "9")
@@ -259,13 +267,13 @@ def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.Monk
 
 
 def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(monkeypatch, max_connections_per_ip="2")
+    node = ConnectionQuotaNode(monkeypatch, max_connections_per_ip="2")
 
     async def story() -> None:
         lines = await node.come(count=3)
         assert [(bool(x.sends), x.is_closed) for x in lines] == [(True, False), (True, False), (False, True)]
         assert served(await node.come(host="10.0.0.8")) == 1
-        lines[1].leave()
+        lines[1].disconnect()
         await trio.sleep(0.001)
         assert served(await node.come(count=2)) == 1
 
@@ -275,7 +283,7 @@ def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.Mo
 def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address_closed_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    node = Node(monkeypatch, max_connection_creation_rate="10")
+    node = ConnectionQuotaNode(monkeypatch, max_connection_creation_rate="10")
 
     async def story() -> None:
         began = trio.current_time()
@@ -301,14 +309,14 @@ def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address
 
 
 def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(monkeypatch, "A", "B", max_connections="3")
+    node = ConnectionQuotaNode(monkeypatch, "A", "B", max_connections="3")
 
     async def story() -> None:
         lines = [(await node.come("B"))[0] for _ in range(3)]
         await trio.sleep(1)
-        lines[0].say(beat())
+        lines[0].send_bytes(beat())
         await trio.sleep(1)
-        lines[2].say(beat())
+        lines[2].send_bytes(beat())
         await trio.sleep(1)
         (broker,) = await node.come("A")
         assert broker.sends
@@ -320,14 +328,14 @@ def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: 
 
 
 def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(monkeypatch)
-    assert node.acceptors["A"].admission is None
+    node = ConnectionQuotaNode(monkeypatch)
+    assert node.acceptors["A"].connection_limiter is None
 
     async def story() -> None:
         lines = await node.come(count=5)
         assert served(lines) == 5
         node.set("num.io.threads", "7")
-        assert node.acceptors["A"].admission is None
+        assert node.acceptors["A"].connection_limiter is None
         node.set("max.connections", "3")
         await trio.sleep(0.001)
         assert sum(line.is_closed for line in lines) == 2
@@ -355,9 +363,9 @@ def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.Monke
 )
 def test_settings_under_which_nobody_could_come_again_are_refused(key: str, value: str, *, refused: bool) -> None:
     with pytest.raises(ProtocolError) if refused else nullcontext():
-        done(check_change(NodeConfig(), MetadataImage(), "", {key: value}))
+        run_steps(validate_reconfiguration(NodeConfig(), MetadataImage(), "", {key: value}))
 
 
 def test_a_node_does_not_start_with_overrides_that_are_none() -> None:
-    with pytest.raises(BadConfig, match="Error parsing configuration property"):
-        check_values({"max.connections.per.ip.overrides": "everybody"})
+    with pytest.raises(ConfigException, match="Error parsing configuration property"):
+        check_startup_values({"max.connections.per.ip.overrides": "everybody"})

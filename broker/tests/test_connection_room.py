@@ -10,7 +10,7 @@ import trio.testing
 
 from ottla.broker.server import connection as connection_module
 from ottla.broker.server.dispatch import LARGE_PRODUCE_BYTES
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import find_coordinator as fc
@@ -27,18 +27,18 @@ def padded(number: int, size: int) -> bytes:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    stage = Stage(monkeypatch)
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
     stage.serve(BEAT, lambda context, request: HeartbeatResponse())
     return stage
 
 
-def rooms(stage: Stage, pieces: list[bytes]) -> list[tuple[int, int]]:
+def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]]:
     """After each piece the size of the receive buffer, and how often was received for it."""
     out: list[tuple[int, int]] = []
 
     async def run() -> None:
-        line = Line()
+        line = ClientStream()
         connection = stage.connection(line)
         assert connection.idle_ms(stage.env.monotonic_ms()) == 0, "nothing has begun"
         async with trio.open_nursery() as nursery:
@@ -46,11 +46,11 @@ def rooms(stage: Stage, pieces: list[bytes]) -> list[tuple[int, int]]:
             await trio.testing.wait_all_tasks_blocked()
             for piece in pieces:
                 before = line.receives
-                line.say(piece)
+                line.send_bytes(piece)
                 await trio.testing.wait_all_tasks_blocked()
                 out.append((len(connection._buffer), line.receives - before))
-            line.leave()
-        assert len(line.answers(BEAT, 0)) == len(pieces) - sum(not piece[:4] for piece in pieces)
+            line.disconnect()
+        assert len(line.responses(BEAT, 0)) == len(pieces) - sum(not piece[:4] for piece in pieces)
 
     in_virtual_time(run)
     return out
@@ -58,7 +58,7 @@ def rooms(stage: Stage, pieces: list[bytes]) -> list[tuple[int, int]]:
 
 def test_a_buffer_that_is_always_full_doubles_up_to_a_mebibyte() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stage = Stage(patch)
+        stage = DispatcherFixture(patch)
         stage.serve(BEAT, lambda context, request: HeartbeatResponse())
         sizes = [4096, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20]
         found = rooms(stage, [padded(n, size) for n, size in enumerate(sizes)])
@@ -67,7 +67,7 @@ def test_a_buffer_that_is_always_full_doubles_up_to_a_mebibyte() -> None:
 
 def test_a_buffer_that_is_not_full_stays() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stage = Stage(patch)
+        stage = DispatcherFixture(patch)
         stage.serve(BEAT, lambda context, request: HeartbeatResponse())
         assert [size for size, _ in rooms(stage, [padded(1, 4095), padded(2, 100), padded(3, 4095)])] == [4096] * 3
 
@@ -78,27 +78,27 @@ def test_a_buffer_that_is_not_full_stays() -> None:
     ids=["fits behind it", "a byte too long", "as long as the buffer", "its length is cut", "cut, and too long"],
 )
 def test_a_frame_that_has_begun_gets_room_for_all_of_it(
-    stage: Stage, first: int, come: int, second: int, receives: int
+    stage: DispatcherFixture, first: int, come: int, second: int, receives: int
 ) -> None:
     """Else it comes in more pieces than it must."""
     whole = padded(2, second)
-    line = Line()
+    line = ClientStream()
     counts: list[int] = []
 
     async def run() -> None:
         connection = stage.connection(line)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
-            line.say(padded(1, first) + whole[:come])
+            line.send_bytes(padded(1, first) + whole[:come])
             await trio.testing.wait_all_tasks_blocked()
             before = line.receives
-            line.say(whole[come:])
+            line.send_bytes(whole[come:])
             await trio.testing.wait_all_tasks_blocked()
             counts.append(line.receives - before)
-            line.leave()
+            line.disconnect()
 
     in_virtual_time(run)
-    assert [number for number, _ in line.answers(BEAT, 0)] == [1, 2]
+    assert [number for number, _ in line.responses(BEAT, 0)] == [1, 2]
     # The one that waits had its room before it was said; another is begun behind it.
     assert counts[0] <= receives + (1 if come >= 4 else 2)
     if come >= 4:
@@ -146,22 +146,22 @@ def test_answers_that_may_have_many_rows_are_written_in_slices(
     in_slices: bool,
 ) -> None:
     """A short Produce has few rows, a short Fetch too: but for a session's, whose rows its request does not name."""
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     stage.serve(key, lambda context, body: answer, 0, 20)
     sliced = []
     real = connection_module.encode_response_job
     monkeypatch.setattr(connection_module, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
     raw = frame(key, version, 1, request_body)
-    line = Line()
-    line.say((len(raw) - 4 + more_bytes).to_bytes(4, "big") + raw[4:] + bytes(more_bytes))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes((len(raw) - 4 + more_bytes).to_bytes(4, "big") + raw[4:] + bytes(more_bytes))
+    line.disconnect()
 
     async def run() -> None:
         await stage.connection(line).serve()
 
     in_virtual_time(run)
     assert bool(sliced) == in_slices
-    assert len(line.answers(key, version)) == 1
+    assert len(line.responses(key, version)) == 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_answers_that_may_have_many_rows_are_written_in_slices(
     ],
 )
 def test_the_clock_is_looked_at_after_each_request_but_for_quick_ones(
-    stage: Stage, key: ApiKey, body: Any, answer: Any, turns: int
+    stage: DispatcherFixture, key: ApiKey, body: Any, answer: Any, turns: int
 ) -> None:
     """Of the quick ones after every fourth: looking costs as much as they do."""
 
@@ -181,9 +181,9 @@ def test_the_clock_is_looked_at_after_each_request_but_for_quick_ones(
         return answer
 
     stage.serve(key, handler)
-    line = Line()
-    line.say(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
+    line.disconnect()
     found = 0
 
     async def run() -> None:

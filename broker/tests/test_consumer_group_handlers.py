@@ -102,7 +102,9 @@ def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> No
 def forbidding(node: Node, *names: str) -> None:
     """Nobody may do anything to what has these names."""
     node.stage.services.authorizer = SimpleNamespace(
-        decided={}, may=lambda peer, operation, resource, name: name not in names, authorized=lambda *what: 0
+        decisions={},
+        may=lambda peer, operation, resource, name: name not in names,
+        authorized_operations=lambda *what: 0,
     )
 
 

@@ -11,12 +11,12 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
-from ottla.broker.refusals import tells
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES, Dispatcher, handler_of
+from ottla.broker.refusals import contains_error
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS, Dispatcher, load_handler
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.world import VirtualEnv, awaited, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import VirtualEnv, resolve, run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.image import MetadataImage
 from ottla.wire import compiler
@@ -108,13 +108,13 @@ class Listener:
             env=self.env,
             config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
             controller=self.quorum,
-            watch=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
+            liveness_probe=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
             metadata=Metadata(),
-            making=(),
+            log_creator=(),
             authorizer=None,
-            metering=SimpleNamespace(quotas=None, times_requests=False),
+            quota_holder=SimpleNamespace(quotas=None, times_requests=False),
         )
-        self.dispatcher = Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")
+        self.dispatcher = Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer as it reads on the other side."""
@@ -123,9 +123,9 @@ class Listener:
 
         async def story() -> Any:
             peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
-            return await awaited(self.dispatcher.answer(peer, parse_request(frame), Turn(self.env)))
+            return await resolve(self.dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env)))
 
-        answer = virtually(story)
+        answer = run_virtual(story)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
@@ -153,25 +153,29 @@ def of(key: ApiKey, version: int) -> Any:
             return SAYING.get(key) or request_class(key)()
 
 
-VERSIONS = [(key, version) for key, route in CONTROLLER_ROUTES.items() for version in range(route.low, route.high + 1)]
+VERSIONS = [
+    (key, version)
+    for key, route in CONTROLLER_APIS.items()
+    for version in range(route.min_version, route.max_version + 1)
+]
 
 
 # ------------------------------------------------------------------ the table
 
 
 def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> None:
-    for key, route in CONTROLLER_ROUTES.items():
+    for key, route in CONTROLLER_APIS.items():
         spec = request_spec(key)
         assert "controller" in spec.listeners, key.name
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
-        assert (route.low, route.high) == (spec.versions.low, newest), key.name
-        assert callable(handler_of(route.module))
+        assert (route.min_version, route.max_version) == (spec.versions.low, newest), key.name
+        assert callable(load_handler(route.handler_module))
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
     modules = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
-    passed_on = {key for key, route in ROUTES.items() if route.module in modules}
-    assert set() < passed_on <= set(CONTROLLER_ROUTES) & FORWARDABLE
+    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module in modules}
+    assert set() < passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
 
 
 def test_the_rest_ends_the_connection() -> None:
@@ -186,7 +190,7 @@ def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_e
     key: ApiKey, version: int
 ) -> None:
     listener = Listener()
-    assert tells(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER)
+    assert contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER)
     assert listener.quorum.said[-1] == (of(key, version), version)
 
 
@@ -223,22 +227,22 @@ def test_topics_are_not_deleted_where_that_is_forbidden(version: int, code: int)
     assert listener.quorum.said == []
 
 
-@pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_ROUTES)), ids=lambda key: str(key.name))
+@pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_APIS)), ids=lambda key: str(key.name))
 def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(key: ApiKey) -> None:
     listener = Listener()
-    version = CONTROLLER_ROUTES[key].high
+    version = CONTROLLER_APIS[key].max_version
     request, answer = request_class(key)(), response_class(key)()
     listener.quorum.answer = answer
     assert listener.ask(request, version) == answer
     assert listener.quorum.said == [((request, "CONTROLLER"), version)]
     listener.quorum.answer = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert tells(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
     answer = Listener().ask(ApiVersionsRequest("ottla", "1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
-        key: (route.low, route.high) for key, route in CONTROLLER_ROUTES.items()
+        key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()
     }
     told = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
     assert told == SUPPORTED_FEATURES

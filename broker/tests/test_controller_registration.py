@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.metadata.controller_registration import LONGEST_PAUSE_S, ControllerRegistration
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
@@ -62,7 +62,7 @@ def told(
             await trio.sleep(for_s)
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
     return active
 
 

@@ -57,6 +57,6 @@ def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(leve
     directory = SimpleNamespace(path="/a", full_path="/a", disk=disk, logs={})
     storage = SimpleNamespace(failed=(), is_cordoned=lambda d: d is directory)
     image = SimpleNamespace(features={METADATA_VERSION: level})
-    context: Any = SimpleNamespace(services=SimpleNamespace(storage=storage), image=image)
+    context: Any = SimpleNamespace(services=SimpleNamespace(log_dirs=storage), image=image)
     row = run_to_end(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]
     assert (row.log_dir, row.is_cordoned) == ("/a", told)

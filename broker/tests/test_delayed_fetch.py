@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from ottla.broker.tests.test_fetch import Counting, append_after, request, row, rows_of, send
-from ottla.broker.tests.world import Stage
+from ottla.broker.tests.world import HandlerFixture
 from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import append_committed, make_batch, make_transactional_batch
@@ -21,9 +21,9 @@ SIZE = len(make_batch(10))
 
 
 @pytest.fixture
-def stage() -> Stage:
+def stage() -> HandlerFixture:
     """Topic t with four batches of three records each, and topic empty."""
-    out = Stage()
+    out = HandlerFixture()
     out.hosted.host("empty")
     replica = out.hosted.host("t")
     for _ in range(4):
@@ -36,15 +36,15 @@ class Window(Counting):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self.most = most
+        self.max_bytes = most
 
-    def most_fetched(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
-        return min(self.most, most_bytes)
+    def max_fetch_bytes(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
+        return min(self.max_bytes, most_bytes)
 
 
 @pytest.mark.parametrize("replica", [-1, 2])
 def test_fetch_min_bytes_above_fetch_max_bytes_of_the_broker_does_not_wait(replica: int) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     leader = stage.hosted.host("t", replicas=(1, 2))
     for _ in range(4):
         leader.append(make_batch(10), 1_000_000)
@@ -54,13 +54,13 @@ def test_fetch_min_bytes_above_fetch_max_bytes_of_the_broker_does_not_wait(repli
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE], 0)
 
 
-def test_fetch_min_bytes_above_the_quota_window_does_not_wait(stage: Stage) -> None:
-    stage.services.metering.quotas = Window(2 * SIZE)
+def test_fetch_min_bytes_above_the_quota_window_does_not_wait(stage: HandlerFixture) -> None:
+    stage.services.quota_holder.quotas = Window(2 * SIZE)
     answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000))
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE], 0)
 
 
-def test_fetch_min_bytes_above_the_bytes_there_waits(stage: Stage) -> None:
+def test_fetch_min_bytes_above_the_bytes_there_waits(stage: HandlerFixture) -> None:
     stage.services.fetch_max_bytes = 5 * SIZE
     answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000), meanwhile=append_after(stage, 0.2))
     assert ([len(r.records) for r in rows_of(answer)], took) == ([5 * SIZE], 0.2)
@@ -76,7 +76,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("part", "version", "code"), UNREADABLE)
 def test_fetch_of_an_unreadable_partition_ends_the_wait_only_where_there_is_no_other(
-    stage: Stage, part: tuple[str, int, int], version: int, code: E
+    stage: HandlerFixture, part: tuple[str, int, int], version: int, code: E
 ) -> None:
     stage.hosted.host("secret").append(make_batch(10), 1_000_000)
     stage.services.authorizer = SimpleNamespace(may_read=lambda context, topic: topic != "secret")
@@ -90,7 +90,7 @@ def test_fetch_of_an_unreadable_partition_ends_the_wait_only_where_there_is_no_o
 
 
 @pytest.mark.parametrize("long", [False, True])
-def test_fetch_of_many_partitions_with_unknown_ones_waits_for_the_others(stage: Stage, *, long: bool) -> None:
+def test_fetch_of_many_partitions_with_unknown_ones_waits_for_the_others(stage: HandlerFixture, *, long: bool) -> None:
     unknown = [("t", number, 0) for number in range(1, 10_002 if long else 40)]
     arrives = append_after(stage, 0.2, topic="empty")
     wanted = request(*unknown, ("empty", 0, 0), ("t", 0, 12), wait=500)
@@ -101,7 +101,7 @@ def test_fetch_of_many_partitions_with_unknown_ones_waits_for_the_others(stage: 
 
 @pytest.mark.parametrize(("topic", "offset", "epoch"), [("t", 13, -1), ("t", 12, 2), ("elsewhere", 0, -1)])
 def test_fetch_with_an_error_of_a_readable_partition_is_answered_at_once(
-    stage: Stage, topic: str, offset: int, epoch: int
+    stage: HandlerFixture, topic: str, offset: int, epoch: int
 ) -> None:
     stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     answer, took = send(stage, request(("empty", 0, 0), (topic, 0, offset), wait=500, epoch=epoch), 10)
@@ -110,7 +110,7 @@ def test_fetch_with_an_error_of_a_readable_partition_is_answered_at_once(
 
 @pytest.mark.parametrize(("offset", "took"), [(0, 0), (3, 0), (6, 0), (9, 5)])
 def test_fetch_of_an_older_segment_is_answered_whatever_the_limit_of_the_partition(offset: int, took: float) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
@@ -119,7 +119,7 @@ def test_fetch_of_an_older_segment_is_answered_whatever_the_limit_of_the_partiti
 
 
 def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
@@ -140,7 +140,7 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
     [(0, 1, 0), (3, 1, 0.5), (4, 1, 0), (5, 1, 0), (5, 0, 0.5), (4, 0, 0)],
 )
 def test_fetch_above_the_last_stable_offset_is_answered_at_once(offset: int, isolation: int, took: float) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     log = stage.hosted.host("t").log
     append_committed(log, make_batch(0))
     append_committed(log, make_transactional_batch(7, 0))
@@ -151,7 +151,7 @@ def test_fetch_above_the_last_stable_offset_is_answered_at_once(offset: int, iso
     assert (len(rows_of(answer)[0].records) > 0) == (offset < (3 if isolation else 5))
 
 
-def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Stage) -> None:
+def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: HandlerFixture) -> None:
     async def elect() -> None:
         await trio.sleep(0.2)
         replica = stage.hosted.replicas["t", 0]
@@ -173,7 +173,7 @@ def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Sta
     ],
 )
 def test_fetch_with_a_negative_limit_is_answered_as_kafka_does(
-    stage: Stage, each: int, most: int, told: list[tuple[int, int]]
+    stage: HandlerFixture, each: int, most: int, told: list[tuple[int, int]]
 ) -> None:
     stage.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, took = send(stage, request(("t", 0, 0), ("u", 0, 0), each=each, most=most, wait=5000))
@@ -185,7 +185,7 @@ def test_fetch_with_a_negative_limit_is_answered_as_kafka_does(
 @pytest.mark.parametrize(("version", "rows"), [(4, 1), (12, 1), (13, 0), (18, 0)])
 @pytest.mark.parametrize("isolation", [-1, 2])
 def test_fetch_with_an_unknown_isolation_level_is_refused_as_a_whole(
-    stage: Stage, isolation: int, version: int, rows: int
+    stage: HandlerFixture, isolation: int, version: int, rows: int
 ) -> None:
     answer, took = send(stage, request(("t", 0, 0), isolation=isolation, wait=5000), version)
     assert (answer.error_code, took) == (E.UNKNOWN_SERVER_ERROR, 0)
@@ -193,7 +193,7 @@ def test_fetch_with_an_unknown_isolation_level_is_refused_as_a_whole(
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
-def test_fetch_before_v6_gets_not_leader_for_a_storage_error(stage: Stage, version: int, code: E) -> None:
+def test_fetch_before_v6_gets_not_leader_for_a_storage_error(stage: HandlerFixture, version: int, code: E) -> None:
     stage.hosted.replicas["t", 0].log.active_segment.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
     assert row(stage, ("t", 0, 0), version=version).error_code == code

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.delegation_tokens import TokenLogins
-from ottla.broker.auth.gate import Gate, Policy
-from ottla.broker.auth.scram import ScramExchange
+from ottla.broker.auth.delegation_tokens import DelegationTokenCredentialCache
+from ottla.broker.auth.gate import SaslAuthenticator, SaslPolicy
+from ottla.broker.auth.scram import ScramSaslServer
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers.describe_delegation_token import _each
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES, Dispatcher
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS, Dispatcher
 from ottla.broker.server.peer import ANONYMOUS, Peer
-from ottla.broker.services import Metering
+from ottla.broker.services import QuotaHolder
 from ottla.broker.tests.controllers import Stage
 from ottla.broker.tests.test_controller_listener import ADDRESS, enveloped
 from ottla.broker.tests.test_gate import scram_login
-from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import VirtualEnv, run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.delegation_tokens import SECRET, TokenRequestContext, token_hmac
 from ottla.controller.draft import ImageBuilder
@@ -59,10 +59,10 @@ def image_of(*records: Any) -> MetadataImage:
     return draft.image(1, 1)
 
 
-class Node:
+class DelegationTokenNode:
     """One listener of a node, whose controller says what it is told to."""
 
-    def __init__(self, image: MetadataImage | None = None, routes: Any = ROUTES, **settings: str) -> None:
+    def __init__(self, image: MetadataImage | None = None, routes: Any = BROKER_APIS, **settings: str) -> None:
         self.env: Any = VirtualEnv()
         self.asked: list[Any] = []
         self.rights: set[tuple[AclOperation, ResourceType, str]] | None = None
@@ -72,12 +72,12 @@ class Node:
             env=self.env,
             config=config,
             metadata=SimpleNamespace(image=image or MetadataImage(), kraft_version=1),
-            admin=SimpleNamespace(forward=lambda context, request: self._decided(request)),
+            controller_forwarder=SimpleNamespace(forward=lambda context, request: self._decided(request)),
             controller=SimpleNamespace(submit=lambda event, version: self._decided(event), leader_id=2),
-            making=(),
+            log_creator=(),
             authorizer=None,
             audit=None,
-            metering=Metering(),
+            quota_holder=QuotaHolder(),
         )
         self.services, self.routes = services, routes
 
@@ -92,7 +92,9 @@ class Node:
         """The answer as it reads on the other side."""
         if self.rights is not None:
             rights = self.rights
-            self.services.authorizer = SimpleNamespace(decided={}, may=lambda peer, o, r, name: (o, r, name) in rights)
+            self.services.authorizer = SimpleNamespace(
+                decisions={}, may=lambda peer, o, r, name: (o, r, name) in rights
+            )
         key = ApiKey(request.SPEC.key)
         frame = memoryview(encode_request(key, version, 5, "c", request)[4:])
         dispatcher = Dispatcher(self.services, self.routes, listener)
@@ -100,10 +102,10 @@ class Node:
         async def story() -> Any:
             peer = Peer("10.0.0.2", ("here", 9092), listener)
             peer.principal, peer.token_authenticated = who, token
-            answer: Any = dispatcher.answer(peer, parse_request(frame), Turn(self.env))
+            answer: Any = dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env))
             return await answer if hasattr(answer, "__await__") else answer
 
-        answer = virtually(story)
+        answer = run_virtual(story)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
@@ -130,14 +132,14 @@ REQUESTS: list[tuple[Any, int]] = [
         ("BOTH", ALICE, True, False),
     ],
 )
-@pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=str)
 def test_333_who_may_ask(
     request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool
 ) -> None:
     if ApiKey(request_.SPEC.key) not in routes:
         pytest.skip("no controller describes tokens")
-    node = Node(routes=routes)
+    node = DelegationTokenNode(routes=routes)
     answer = node.ask(request_, version, listener, who, token)
     assert answer.error_code == (0 if may else ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if not may:
@@ -147,13 +149,13 @@ def test_333_who_may_ask(
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    passed_on = {key for key, route in ROUTES.items() if route.module == "delegation_tokens"}
+    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module == "delegation_tokens"}
     assert len(passed_on) == 3
-    assert passed_on <= set(CONTROLLER_ROUTES) & FORWARDABLE
+    assert passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
 
 
 def test_333_a_controller_hears_who_asks() -> None:
-    node = Node(routes=CONTROLLER_ROUTES)
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
     renew = rd.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
     (asked,) = node.asked
@@ -163,7 +165,7 @@ def test_333_a_controller_hears_who_asks() -> None:
 
 @pytest.mark.parametrize(("token", "code"), [(False, 0), (True, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)])
 def test_333_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(token: bool, code: int) -> None:
-    node = Node(routes=CONTROLLER_ROUTES)
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
     request = cd.CreateDelegationTokenRequest()
     principal = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob", token), 0)
     envelope = enveloped(request, 3, request_principal=principal, client_host_address=ADDRESS)
@@ -193,7 +195,7 @@ def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.
 # ------------------------------------------------------------------ 334: create
 
 
-@pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(
     ("rights", "owner", "code"),
     [
@@ -206,7 +208,7 @@ def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.
     ],
 )
 def test_334_a_token_for_another(rights: Any, owner: str | None, code: int, routes: Any) -> None:
-    node = Node(routes=routes)
+    node = DelegationTokenNode(routes=routes)
     node.rights = set(rights)
     named = [None, None] if owner is None else owner.split(":")
     answer = node.ask(cd.CreateDelegationTokenRequest(*named), 3)
@@ -217,39 +219,39 @@ def test_334_a_token_for_another(rights: Any, owner: str | None, code: int, rout
 
 
 def test_334_without_an_authorizer_anybody_may() -> None:
-    assert Node().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
+    assert DelegationTokenNode().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
 
 
 def test_334_renewers_are_users() -> None:
-    node = Node()
+    node = DelegationTokenNode()
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
     assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
     assert node.asked == []
 
 
-@pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(
     ("count", "chars", "code"),
     [(1_000, 1, 0), (1_001, 1, ErrorCode.RECORD_LIST_TOO_LARGE), (40, 30_000, ErrorCode.RECORD_LIST_TOO_LARGE)],
 )
 def test_a_token_has_no_more_renewers_than_every_node_can_keep(count: int, chars: int, code: int, routes: Any) -> None:
-    node = Node(routes=routes)
+    node = DelegationTokenNode(routes=routes)
     renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
     assert (answer.error_code, len(node.asked)) == (code, int(not code))
     assert answer.max_timestamp_ms == (-1 if code else 0)
 
 
-@pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 def test_an_owner_without_a_type_is_nobodys_mistake_but_the_clients(routes: Any) -> None:
-    answer = Node(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
+    answer = DelegationTokenNode(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
     assert (answer.error_code, answer.principal_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "ANONYMOUS")
     assert answer.expiry_timestamp_ms == -1
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_controller_that_is_not_the_active_one_says_so(version: int) -> None:
-    node = Node(routes=CONTROLLER_ROUTES)
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
     node.refusal = ProtocolError(ErrorCode.NOT_CONTROLLER)
     answer = node.ask(cd.CreateDelegationTokenRequest(), version)
     assert (answer.error_code, answer.principal_name) == (ErrorCode.NOT_CONTROLLER, "ANONYMOUS")
@@ -287,7 +289,7 @@ MINE = {"own", "asked", "renews"}
     ],
 )
 def test_334_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[str]) -> None:
-    node = Node(TOKENS)
+    node = DelegationTokenNode(TOKENS)
     node.rights = set(rights)
     named = None if owners is None else [dd.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
     assert {x.token_id for x in node.ask(dd.DescribeDelegationTokenRequest(named), 3).tokens} == seen
@@ -295,7 +297,7 @@ def test_334_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: 
 
 @pytest.mark.parametrize(("version", "requester"), [(1, ("", "")), (2, ("", "")), (3, ("User", "admin"))])
 def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> None:
-    answer = Node(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
+    answer = DelegationTokenNode(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
     row = next(x for x in answer.tokens if x.token_id == "renews")
     assert (row.principal_type, row.principal_name) == ("User", "carol")
     assert (row.token_requester_principal_type, row.token_requester_principal_name) == requester
@@ -311,7 +313,7 @@ def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
 
 
 def test_331_without_a_secret_there_are_no_tokens() -> None:
-    node = Node(TOKENS, delegation_token_secret_key="")
+    node = DelegationTokenNode(TOKENS, delegation_token_secret_key="")
     answer = node.ask(dd.DescribeDelegationTokenRequest(None), 3)
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
 
@@ -319,29 +321,31 @@ def test_331_without_a_secret_there_are_no_tokens() -> None:
 # ------------------------------------------------------------------ 335: logins
 
 
-class Logins:
+class TokenLoginFixture:
     """A gate, and what the metadata say."""
 
     def __init__(self, *records: Any) -> None:
         self.image = image_of(*records)
         self.salts = 0
-        self.logins = TokenLogins("a-secret", lambda: self.image, self.salt)
+        self.logins = DelegationTokenCredentialCache("a-secret", lambda: self.image, self.salt)
 
     def salt(self) -> bytes:
         self.salts += 1
         return self.salts.to_bytes(16, "big")
 
-    def come(self, mechanism: str, token_id: str, password: bytes, *, token: bool = True) -> tuple[Gate, Any]:
-        begin = partial(ScramExchange, mechanism, "server", lambda user, mechanism: None, self.logins.find)
-        made = Gate(Policy({mechanism: begin}, {}, lambda _: None, lambda: NOW - 300))  # type: ignore[arg-type,return-value]
+    def come(
+        self, mechanism: str, token_id: str, password: bytes, *, token: bool = True
+    ) -> tuple[SaslAuthenticator, Any]:
+        begin = partial(ScramSaslServer, mechanism, "server", lambda user, mechanism: None, self.logins.find)
+        made = SaslAuthenticator(SaslPolicy({mechanism: begin}, {}, lambda _: None, lambda: NOW - 300))  # type: ignore[arg-type,return-value]
         shown = b64encode(password).decode()
         return made, scram_login(made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism).answer
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
-    made, answer = Logins(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
-    assert (answer.error_code, made.name, made.is_token) == (0, "carol", True)
+    made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
+    assert (answer.error_code, made.principal_name, made.is_delegation_token) == (0, "carol", True)
     assert answer.session_lifetime_ms == 301
 
 
@@ -357,13 +361,13 @@ def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(me
 def test_335_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(
     token_id: str, password: bytes, token: bool
 ) -> None:
-    made, answer = Logins(a_token("t1", CAROL, ADMIN)).come(SCRAM_SHA_256, token_id, password, token=token)
-    assert (answer.error_code, made.name) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "")
+    made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(SCRAM_SHA_256, token_id, password, token=token)
+    assert (answer.error_code, made.principal_name) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "")
     assert "t1" not in answer.error_message
 
 
 def test_335_keys_are_made_once_and_go_with_the_token() -> None:
-    stage = Logins(a_token("t1", CAROL, ADMIN))
+    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     first = stage.logins.find("t1", SCRAM_SHA_256)
     assert first is not None
     assert stage.logins.find("t1", SCRAM_SHA_256) == first
@@ -377,7 +381,7 @@ def test_335_keys_are_made_once_and_go_with_the_token() -> None:
 
 
 def test_335_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
-    stage = Logins(a_token("t1", CAROL, ADMIN))
+    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     renewed = a_token("t1", CAROL, ADMIN)
     renewed.expiration_timestamp = NOW + 700
     stage.image = image_of(renewed)
@@ -387,7 +391,7 @@ def test_335_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
 def test_kept_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.auth.delegation_tokens._KEPT", 3)
     monkeypatch.setattr("ottla.peers.scram.MIN_ITERATIONS", 1)
-    stage = Logins(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))
+    stage = TokenLoginFixture(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))
     for n in range(10):
         assert stage.logins.find(f"t{n}", SCRAM_SHA_256) is not None
         assert len(stage.logins._keys) <= 3

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.handlers import describe_producers
-from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.log.tests.world import UNVERIFIED_TXN, make_marker, make_producer_batch, make_transactional_batch
 from ottla.log.validate import AppendOrigin
 from ottla.wire.apis import ApiKey
@@ -14,14 +14,14 @@ from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import describe_producers as d
 
 
-def ask(stage: Stage, *topics: tuple[str, list[int]]) -> Any:
+def ask(stage: HandlerFixture, *topics: tuple[str, list[int]]) -> Any:
     request = d.DescribeProducersRequest([d.TopicRequest(name, numbers) for name, numbers in topics])
     context = stage.context(ApiKey.DESCRIBE_PRODUCERS, 0)
-    return as_sent(virtually(partial(awaited, describe_producers.handle(context, request))), 0)
+    return as_decoded(run_virtual(partial(resolve, describe_producers.handle(context, request))), 0)
 
 
 def test_open_transactions_and_ended_ones_are_told() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t")
     replica.append(make_producer_batch(5, 0), 5)
     replica.append(make_transactional_batch(6, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN)
@@ -36,7 +36,7 @@ def test_open_transactions_and_ended_ones_are_told() -> None:
 
 
 def test_each_partition_has_its_own_error() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.hosted.host("t")
     stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
     answer = ask(stage, ("t", [0, 7]), ("none", [0]), ("away", [0]), ("no topic", [0, 1]))

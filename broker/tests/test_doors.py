@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.auth.doors import access_to, door_of, refusals, tls_for
-from ottla.broker.auth.plain import users_of
-from ottla.broker.auth.principals import BadRule, name_by
+from ottla.broker.auth.doors import build_listener_security, build_outbound_access, find_listener_problems, listener_tls
+from ottla.broker.auth.plain import parse_users
+from ottla.broker.auth.principals import InvalidMappingRule, parse_mapping_rules
 from ottla.peers.access import OPEN
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -16,27 +16,27 @@ SASL = {"sasl.enabled.mechanisms": "PLAIN", "listener.name.in.plain.sasl.jaas.co
 
 def test_301_the_listeners_own_setting_wins():
     values = {**SASL, "sasl.enabled.mechanisms": "GSSAPI", "listener.name.in.sasl.enabled.mechanisms": "PLAIN"}
-    made = door_of(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
-    assert made.enabled == ("PLAIN",)
-    assert made.passwords == users_of({"user_admin": "a-secret", "user_alice": "b-secret"})
+    assert made.enabled_mechanisms == ("PLAIN",)
+    assert made.plain_digests == parse_users({"user_admin": "a-secret", "user_alice": "b-secret"})
 
 
 def test_301_a_jaas_line_without_its_mechanism_is_not_the_servers():
     values = {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": JAAS, "listener.name.in.sasl.jaas.config": JAAS}
-    (found,) = refusals(values, {"IN": "SASL_PLAINTEXT"})
+    (found,) = find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})
     assert found[0] == "listener.name.in.plain.sasl.jaas.config"
 
 
 def test_316_how_long_a_session_lasts_may_be_said_by_mechanism():
     values = {**SASL, "connections.max.reauth.ms": "9", "listener.name.in.plain.connections.max.reauth.ms": "7"}
-    made = door_of(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
     assert made.max_reauth_ms == {"PLAIN": 7}
 
 
 def test_a_door_shows_no_password():
-    made = door_of(SASL, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    made = build_listener_security(SASL, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert "secret" not in repr(made)
 
 
@@ -49,7 +49,7 @@ def test_a_door_shows_no_password():
     ],
 )
 def test_305_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values, client_auth):
-    made = tls_for(values, "IN", protocol)
+    made = listener_tls(values, "IN", protocol)
     assert made is not None
     assert made.client_auth == client_auth
 
@@ -71,23 +71,23 @@ def test_305_with_a_login_only_the_listeners_own_client_auth_counts(protocol, va
     ],
 )
 def test_a_node_does_not_start_with_what_it_could_not_keep_to(values, protocol, key):
-    assert [x for x, _ in refusals(values, {"IN": protocol})] == [key]
+    assert [x for x, _ in find_listener_problems(values, {"IN": protocol})] == [key]
 
 
 def test_no_refusal_shows_a_secret():
     values = {**SASL, "listener.name.in.plain.sasl.jaas.config": JAAS[:-1], "ssl.keystore.password": "c-secret"}
-    assert "secret" not in str(list(refusals(values, {"IN": "SASL_SSL"})))
+    assert "secret" not in str(list(find_listener_problems(values, {"IN": "SASL_SSL"})))
 
 
 def test_scram_needs_no_jaas_line():
-    assert list(refusals({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, {"IN": "SASL_PLAINTEXT"})) == []
+    assert list(find_listener_problems({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, {"IN": "SASL_PLAINTEXT"})) == []
 
 
 def test_brokers_log_in_as_the_jaas_line_says():
-    access = access_to(SASL, "IN", "SASL_PLAINTEXT", "PLAIN")
+    access = build_outbound_access(SASL, "IN", "SASL_PLAINTEXT", "PLAIN")
     assert access.login is not None
     assert (access.login.user, access.login.password) == ("admin", "a-secret")
-    assert access_to({}, "IN", "PLAINTEXT", "GSSAPI") is OPEN
+    assert build_outbound_access({}, "IN", "PLAINTEXT", "GSSAPI") is OPEN
 
 
 SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
@@ -111,7 +111,7 @@ SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
     ],
 )
 def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
-    assert name_by(rules)(subject) == name
+    assert parse_mapping_rules(rules)(subject) == name
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject,
     ],
 )
 def test_310_a_rule_that_cannot_be_read_is_refused(rules):
-    with pytest.raises(BadRule):
-        name_by(rules)
+    with pytest.raises(InvalidMappingRule):
+        parse_mapping_rules(rules)

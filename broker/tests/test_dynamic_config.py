@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.dynamic_config import _log_refused, log_unusable
+from ottla.broker.dynamic_config import _log_rejected, log_invalid_stored_value
 from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
-from ottla.broker.telemetry.subscriptions import subscriptions_in
+from ottla.broker.telemetry.subscriptions import read_subscriptions
 from ottla.controller.config_keys import (
     GROUP_KEYS,
     INTERNAL_TOPIC_KEYS,
@@ -57,8 +57,8 @@ def image_of(*rows: tuple[int, str, str, str]) -> MetadataImage:
 
 @pytest.fixture(autouse=True)
 def nothing_was_logged() -> None:
-    log_unusable.cache_clear()
-    _log_refused.cache_clear()
+    log_invalid_stored_value.cache_clear()
+    _log_rejected.cache_clear()
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -87,7 +87,7 @@ def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: 
         if name in bounded:
             assert bounded[name].least <= bounded[name].of(value) <= bounded[name].most
     rows = [(RESOURCE_CLIENT_METRICS, "m", name, value) for name in ("interval.ms", "metrics", "match")]
-    (subscription,) = subscriptions_in(image_of(*rows))
+    (subscription,) = read_subscriptions(image_of(*rows))
     assert subscription.interval_ms >= 100
     rate = image_of((RESOURCE_BROKER, "", "leader.replication.throttled.rate", value))
     Throttle(LEADER, 1).bytes_a_second(rate)
@@ -122,7 +122,7 @@ def test_a_stored_change_that_breaks_a_rule_leaves_what_was_in_force(
 ) -> None:
     config = NodeConfig()
     kept = image_of((RESOURCE_BROKER, broker, "log.retention.ms", "5000"))
-    assert config.current(kept, "log.retention.ms") == "5000"
+    assert config.effective_value(kept, "log.retention.ms") == "5000"
     broken = image_of((RESOURCE_BROKER, broker, "log.retention.ms", "0"))
     with caplog.at_level(logging.ERROR):
         assert config.log_settings(broken, "t").retention_ms == 5000
@@ -132,15 +132,15 @@ def test_a_stored_change_that_breaks_a_rule_leaves_what_was_in_force(
 
 def test_a_stored_setting_that_is_not_dynamic_is_not_applied() -> None:
     image = image_of((RESOURCE_BROKER, "", "num.partitions", "7"), (RESOURCE_BROKER, "", "cordoned.log.dirs", "*"))
-    assert NodeConfig().current(image, "num.partitions") == "1"
-    assert NodeConfig().current(image, "cordoned.log.dirs") == ""
+    assert NodeConfig().effective_value(image, "num.partitions") == "1"
+    assert NodeConfig().effective_value(image, "cordoned.log.dirs") == ""
 
 
 def test_a_broker_of_its_own_wins_over_all_brokers_and_finer_units_over_coarser() -> None:
     image = image_of((RESOURCE_BROKER, "", "log.retention.ms", "5"), (RESOURCE_BROKER, "1", "log.retention.ms", "-7"))
-    assert NodeConfig().current(image, "log.retention.ms") == "-7"
+    assert NodeConfig().effective_value(image, "log.retention.ms") == "-7"
     assert NodeConfig().log_settings(image, "t").retention_ms == -1, "without a limit, as in Kafka"
-    assert NodeConfig(node_id=2).current(image, "log.retention.ms") == "5"
+    assert NodeConfig(node_id=2).effective_value(image, "log.retention.ms") == "5"
 
 
 def test_settings_in_force_are_parsed_once_for_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.tests.group_node import Node, run
-from ottla.broker.tests.world import awaited
+from ottla.broker.tests.world import resolve
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_heartbeat as consumer
@@ -41,7 +41,7 @@ def test_empty_group_id_is_answered_as_kafka_answers_it(key: ApiKey, request_: A
     node.stage.hosted.image = replace(node.stage.hosted.image, features=features)
 
     async def story() -> None:
-        answers.append(await awaited(node.ask(key, 0 if key is ApiKey.STREAMS_GROUP_HEARTBEAT else 1, request_)))
+        answers.append(await resolve(node.ask(key, 0 if key is ApiKey.STREAMS_GROUP_HEARTBEAT else 1, request_)))
 
     run(node, story)
     assert answers[0].error_code == code

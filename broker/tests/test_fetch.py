@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch
-from ottla.broker.tests.world import NOW_MS, Stage, topic_id_of, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, run_virtual, topic_id_of
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import append_committed, make_batch, make_marker, make_transactional_batch
 from ottla.wire.apis import ApiKey
@@ -49,7 +49,9 @@ def request(*parts: tuple[str, int, int], **more: Any) -> f.FetchRequest:
     )
 
 
-def send(stage: Stage, what: f.FetchRequest, version: int = NEWEST, meanwhile: Any = None) -> tuple[Any, float]:
+def send(
+    stage: HandlerFixture, what: f.FetchRequest, version: int = NEWEST, meanwhile: Any = None
+) -> tuple[Any, float]:
     """The answer, and how long it took."""
 
     async def main() -> tuple[Any, float]:
@@ -62,22 +64,22 @@ def send(stage: Stage, what: f.FetchRequest, version: int = NEWEST, meanwhile: A
             nursery.cancel_scope.cancel()
         return answer, took
 
-    return virtually(main)
+    return run_virtual(main)
 
 
 def rows_of(answer: Any) -> list[f.PartitionData]:
     return [row for topic in answer.responses for row in topic.partitions]
 
 
-def row(stage: Stage, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> f.PartitionData:
+def row(stage: HandlerFixture, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> f.PartitionData:
     (out,) = rows_of(send(stage, request(*parts, **more), version)[0])
     return out
 
 
 @pytest.fixture
-def stage() -> Stage:
+def stage() -> HandlerFixture:
     """Topic t with four batches of three records each."""
-    out = Stage()
+    out = HandlerFixture()
     replica = out.hosted.host("t")
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
@@ -97,13 +99,13 @@ READS = [
 
 
 @pytest.mark.parametrize(("offset", "each", "most", "size"), READS)
-def test_how_much_is_read(stage: Stage, offset: int, each: int, most: int, size: int) -> None:
+def test_how_much_is_read(stage: HandlerFixture, offset: int, each: int, most: int, size: int) -> None:
     got = row(stage, ("t", 0, offset), each=each, most=most)
     assert (got.error_code, len(got.records)) == (0, size)
     assert (got.high_watermark, got.last_stable_offset, got.log_start_offset) == (12, 12, 0)
 
 
-def test_only_the_first_partition_that_has_something_may_exceed_the_limits(stage: Stage) -> None:
+def test_only_the_first_partition_that_has_something_may_exceed_the_limits(stage: HandlerFixture) -> None:
     stage.hosted.host("empty")
     stage.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, _ = send(stage, request(("empty", 0, 0), ("t", 0, 0), ("u", 0, 0), each=1, most=1 << 20))
@@ -138,7 +140,7 @@ LIMITS = [
 def test_fetch_with_limits_below_the_first_batch_returns_no_records(
     reader: dict[str, Any], each: int, most: int, sizes: list[int]
 ) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     for topic, batches in (("t", 4), ("u", 1), ("v", 2)):
         replica = stage.hosted.host(topic, replicas=(1, 2))
         for _ in range(batches):
@@ -165,7 +167,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("topic", "partition", "offset", "more", "code"), REFUSED)
 def test_what_is_refused_says_why_at_once(
-    stage: Stage, topic: str, partition: int, offset: int, more: dict[str, Any], code: ErrorCode
+    stage: HandlerFixture, topic: str, partition: int, offset: int, more: dict[str, Any], code: ErrorCode
 ) -> None:
     stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     more = {"wait": 5000 if code else 0, **more}
@@ -176,7 +178,7 @@ def test_what_is_refused_says_why_at_once(
         assert len(rows_of(answer)[0].records) == 0
 
 
-def test_a_topic_made_again_under_its_name_is_another_topic(stage: Stage) -> None:
+def test_a_topic_made_again_under_its_name_is_another_topic(stage: HandlerFixture) -> None:
     what = request(("t", 0, 0))
     stage.hosted.image = stage.hosted.image.__class__(
         topics={"t": stage.hosted.image.topics["t"].__class__("t", b"\x09" * 16, {})},
@@ -185,7 +187,7 @@ def test_a_topic_made_again_under_its_name_is_another_topic(stage: Stage) -> Non
     assert rows_of(send(stage, what)[0])[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: Stage) -> None:
+def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: HandlerFixture) -> None:
     stage.hosted.host("elsewhere", leader=1, isr=(1,), replicas=(1, 2))
     stage.hosted.replicas["elsewhere", 0].resign()
     for version, leader, nodes in ((16, 1, [1]), (15, -1, [])):
@@ -195,7 +197,7 @@ def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: Stage) -> Non
 
 
 def test_a_reader_whose_log_was_cut_is_told_where_its_epoch_ended() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t")
     replica.append(make_batch(10), 0)  # epoch 3
     replica.leader_epoch = 5
@@ -209,7 +211,7 @@ def test_a_reader_whose_log_was_cut_is_told_where_its_epoch_ended() -> None:
 
 
 def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t")
     log = replica.log
     append_committed(log, make_batch(0))
@@ -236,7 +238,7 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     ],
 )
 def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
-    stage: Stage, each: int, most: int, offset: int, aborted: list[f.AbortedTransaction] | None
+    stage: HandlerFixture, each: int, most: int, offset: int, aborted: list[f.AbortedTransaction] | None
 ) -> None:
     """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; seen beside Kafka 4.3.1."""
     stage.hosted.host("u").append(make_batch(10), 1_000_000)
@@ -244,7 +246,7 @@ def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
     assert rows_of(answer)[1].aborted_transactions == aborted
 
 
-def test_a_disk_that_cannot_be_read_is_told(stage: Stage) -> None:
+def test_a_disk_that_cannot_be_read_is_told(stage: HandlerFixture) -> None:
     log = stage.hosted.replicas["t", 0].log
     log.active_segment.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
@@ -255,7 +257,7 @@ def test_a_disk_that_cannot_be_read_is_told(stage: Stage) -> None:
 # ---------------------------------------------------------------------- waiting
 
 
-def append_after(stage: Stage, *times: float, topic: str = "t") -> Any:
+def append_after(stage: HandlerFixture, *times: float, topic: str = "t") -> Any:
     async def work() -> None:
         for at in times:
             await trio.sleep_until(at)
@@ -277,7 +279,7 @@ def append_after(stage: Stage, *times: float, topic: str = "t") -> Any:
     ],
 )
 def test_how_long_an_answer_waits(
-    stage: Stage, least: int, wait: int, times: tuple[float, ...], size: int, took: float
+    stage: HandlerFixture, least: int, wait: int, times: tuple[float, ...], size: int, took: float
 ) -> None:
     answer, after = send(stage, request(("t", 0, 12), least=least, wait=wait), meanwhile=append_after(stage, *times))
     assert (len(rows_of(answer)[0].records), after) == (size, took)
@@ -290,24 +292,24 @@ class Counting:
     def __init__(self) -> None:
         self.at_ms = list[float]()
 
-    def most_fetched(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
+    def max_fetch_bytes(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
         return most_bytes
 
-    def fetched(self, _peer: Any, _client_id: str, _size_bytes: float, about_ms: float) -> int:
+    def fetch_throttle_ms(self, _peer: Any, _client_id: str, _size_bytes: float, about_ms: float) -> int:
         self.at_ms.append(about_ms)
         return 0
 
 
 @pytest.mark.parametrize(("wait", "at_s"), [(0, 0), (5000, 0.2)])
 def test_349_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
-    stage: Stage, wait: int, at_s: float
+    stage: HandlerFixture, wait: int, at_s: float
 ) -> None:
-    stage.services.metering.quotas = counting = Counting()
+    stage.services.quota_holder.quotas = counting = Counting()
     send(stage, request(("t", 0, 12), wait=wait), meanwhile=append_after(stage, 0.2))
     assert counting.at_ms == [NOW_MS + at_s * 1000]
 
 
-def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: Stage) -> None:
+def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: HandlerFixture) -> None:
     stage.hosted.host("u")
 
     async def both() -> None:
@@ -319,7 +321,7 @@ def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: Stag
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE, SIZE], pytest.approx(0.3))
 
 
-def test_who_waits_is_answered_when_the_partition_goes(stage: Stage) -> None:
+def test_who_waits_is_answered_when_the_partition_goes(stage: HandlerFixture) -> None:
     async def go() -> None:
         await trio.sleep(0.2)
         replica = stage.hosted.replicas.pop(("t", 0))
@@ -331,7 +333,7 @@ def test_who_waits_is_answered_when_the_partition_goes(stage: Stage) -> None:
 
 
 def test_an_old_segment_counts_as_enough_whatever_is_asked_for() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(3):
         replica.append(make_batch(10), 1_000_000)

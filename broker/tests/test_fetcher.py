@@ -16,7 +16,7 @@ from ottla.broker.replica.fetcher import Fetcher
 from ottla.broker.replica.following import pieces
 from ottla.broker.replica.leader_line import World
 from ottla.broker.tests.brokers import Brokers, until
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.log.settings import LogConfig
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -79,7 +79,7 @@ class Slow:
         for number in numbers:
             epochs = SimpleNamespace(latest=lambda: 3)
             synced = {"recovery_point": 0, "settings": LogConfig()}
-            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **synced)
+            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, is_disconnected=False, **synced)
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
             self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def test_a_request_without_a_new_partition_is_broken_off_soon_and_later_where_ma
         assert (began, again) == (0.0, pytest.approx(1 + waits_s, abs=0.0005))
         assert named == known + 1, "what was broken off may not have arrived: everything is named again"
 
-    virtually(story)
+    run_virtual(story)
 
 
 # ---------------------------------------------------------------------- nobody answers

@@ -7,7 +7,7 @@ import trio
 
 from ottla.broker.replica.replica import IN_DOUBT_MS
 from ottla.broker.tests.scripted_leader import SESSION, Scripted, records, row
-from ottla.broker.tests.world import virtually
+from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
 from ottla.wire.messages import fetch as f
@@ -94,7 +94,7 @@ def test_one_that_is_stopped_before_it_begins_asks_for_nothing() -> None:
     async def story() -> None:
         await leader.fetcher.run()
 
-    virtually(story)
+    run_virtual(story)
     assert leader.sent == []
 
 

@@ -12,7 +12,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.fetchers import Fetchers, slot
 from ottla.broker.replica.throttle import FOLLOWER, Throttle
-from ottla.broker.tests.world import NOW_MS, Stage, VirtualEnv, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, VirtualEnv, run_virtual
 from ottla.controller.image import MetadataImage
 from ottla.controller.records import OLDEST_METADATA_VERSION
 from ottla.log.tests.world import make_batch
@@ -46,7 +46,7 @@ def test_r310_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
     assert slot(topic, partition, count) == wanted
 
 
-class Node(Stage):
+class Node(HandlerFixture):
     """A node whose partitions follow; nobody it could follow is up."""
 
     def __init__(self, **settings: str) -> None:
@@ -148,7 +148,7 @@ def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> 
             nursery.cancel_scope.cancel()
         assert node.fetchers._nursery is None
 
-    virtually(story)
+    run_virtual(story)
 
 
 @pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])

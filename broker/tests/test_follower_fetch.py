@@ -14,7 +14,7 @@ from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.scripted_leader import records
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
-from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, resolve, run_virtual
 from ottla.controller.image import PartitionRegistration
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
@@ -27,7 +27,7 @@ SIZE = len(make_batch(10))
 EPOCH_OF_2 = 70
 
 
-class Led(Stage):
+class Led(HandlerFixture):
     """A partition led from here, with four batches of three records; broker 2 is in sync, broker 3 is not."""
 
     def __init__(self, epochs: tuple[int, ...] = (3, 3, 3, 3)) -> None:
@@ -188,7 +188,7 @@ BEGINS = [
 def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
     first: int, last: int, begins: int | None, ends: int
 ) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
     replica.log.truncate_fully_and_start_at(5, NOW_MS)
     batch = records(first, last - first + 1)
@@ -206,7 +206,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
     came: list[tuple[str, float, int]] = []
 
     async def ask(who: str, what: f.FetchRequest) -> None:
-        answer = await awaited(fetch.handle(led.context(ApiKey.FETCH, 18), what))
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), len(rows_of(answer)[0].records)))
 
     async def story() -> None:
@@ -226,7 +226,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
             assert came[1:] == [("consumer", 0.2, SIZE)]
 
     led.leading.followers.pop(3)
-    virtually(story)
+    run_virtual(story)
 
 
 def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
@@ -234,7 +234,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
     came: list[tuple[str, float, int]] = []
 
     async def ask(who: str, what: f.FetchRequest) -> None:
-        answer = await awaited(fetch.handle(led.context(ApiKey.FETCH, 18), what))
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
 
     async def story() -> None:
@@ -248,7 +248,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
             await trio.sleep(0.1)
             assert came == [("follower 2", 0.1, 0)]
 
-    virtually(story)
+    run_virtual(story)
     assert sorted(came[1:]) == [("consumer", 0.5, 0), ("follower 3", 0.5, 0)]
 
 
@@ -272,7 +272,7 @@ def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
 
 
 def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     for n in range(2):
         batch = make_batch(10)

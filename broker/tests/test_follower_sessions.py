@@ -13,9 +13,9 @@ import trio.lowlevel
 from ottla.broker.handlers import fetch
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.server.followers import LOOK_ANYWAY
+from ottla.broker.server.followers import FULL_SCAN_INTERVAL
 from ottla.broker.tests.test_fetch import rows_of
-from ottla.broker.tests.world import NOW_MS, Stage, awaited, topic_id_of, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.controller.image import PartitionRegistration
 from ottla.log.tests.world import make_batch
 from ottla.wire.apis import ApiKey
@@ -26,7 +26,7 @@ ISR = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 0)
 SIZE = len(make_batch(0))
 
 
-class Node(Stage):
+class FollowerSessionNode(HandlerFixture):
     """A topic of some partitions with followers 2 and 3, in sync; broker 2 has a session."""
 
     def __init__(self, partitions: int = 3) -> None:
@@ -68,7 +68,7 @@ class Node(Stage):
             forgotten_topics_data=[f.ForgottenTopic("", topic_id_of("t"), list(forgotten))] if forgotten else [],
         )
         self.looked.clear()
-        answer: Any = await awaited(fetch.handle(self.context(ApiKey.FETCH, 17), request))
+        answer: Any = await resolve(fetch.handle(self.context(ApiKey.FETCH, 17), request))
         self.session, self.epoch = answer.session_id, self.epoch + 1
         return answer
 
@@ -80,8 +80,8 @@ class Node(Stage):
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    out, read = Node(), fetch._read
+def node(monkeypatch: pytest.MonkeyPatch) -> FollowerSessionNode:
+    out, read = FollowerSessionNode(), fetch._read
 
     def counted(context: Any, want: Any, *args: Any, **more: Any) -> Any:
         out.looked.append(want.partition)
@@ -91,7 +91,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     return out
 
 
-def test_only_what_has_changed_is_looked_at_and_told(node: Node) -> None:
+def test_only_what_has_changed_is_looked_at_and_told(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         assert node.looked == []
@@ -105,11 +105,13 @@ def test_only_what_has_changed_is_looked_at_and_told(node: Node) -> None:
         await node.fetch({})
         assert node.looked == []
 
-    virtually(story)
+    run_virtual(story)
 
 
 @pytest.mark.parametrize("meanwhile", ["quiet", "the high watermark moved"])
-def test_a_parked_request_is_answered_when_records_come_wherever_that_is(node: Node, meanwhile: str) -> None:
+def test_a_parked_request_is_answered_when_records_come_wherever_that_is(
+    node: FollowerSessionNode, meanwhile: str
+) -> None:
     async def story() -> None:
         await node.settled()
         if meanwhile != "quiet":
@@ -134,10 +136,12 @@ def test_a_parked_request_is_answered_when_records_come_wherever_that_is(node: N
         assert trio.current_time() - began == pytest.approx(0.1 if meanwhile == "quiet" else 0.2)
         assert [len(row.records) for row in rows_of(answer)] == [SIZE]
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new_one_deaf(node: Node) -> None:
+def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new_one_deaf(
+    node: FollowerSessionNode,
+) -> None:
     """A follower breaks a request off to begin anew; its leader may answer the old one nonetheless."""
 
     async def story() -> None:
@@ -153,10 +157,10 @@ def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new
         answer = await node.fetch({})
         assert [len(row.records) for row in rows_of(answer)] == [SIZE]
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: Node) -> None:
+def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         for _ in range(80):
@@ -173,10 +177,10 @@ def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: N
         node.replica().shrink(node.env.now_ms())
         assert getattr(node.leading().isr, "leaving", None) == {2}
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: Node) -> None:
+def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         await trio.sleep(1)
@@ -189,10 +193,10 @@ def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: Node) -> Non
             node.append(number)
         assert [node.leading(n).followers[2].caught_up_ms - NOW_MS for n in (0, 1)] == [6000, 1000]
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) -> None:
+def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: FollowerSessionNode) -> None:
     async def story() -> None:
         node.append(1)
         node.other(1, 3)
@@ -200,7 +204,7 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) 
         await node.fetch({1: 3})
         await node.fetch({})
         assert node.replica(1).log.maybe_increment_log_start_offset(3), "by retention"
-        starts = [[r.log_start_offset for r in rows_of(await node.fetch({}))] for _ in range(LOOK_ANYWAY)]
+        starts = [[r.log_start_offset for r in rows_of(await node.fetch({}))] for _ in range(FULL_SCAN_INTERVAL)]
         assert [x for x in starts if x] == [[3]]
         assert len(node.looked) == 0
         await trio.sleep(1)
@@ -208,10 +212,10 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) 
         node.append(1)
         assert node.leading(1).followers[2].caught_up_ms == NOW_MS + 1000
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: Node) -> None:
+def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
@@ -226,10 +230,10 @@ def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: Node) -> 
             2: E.UNKNOWN_TOPIC_OR_PARTITION,
         }
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: Node) -> None:
+def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: FollowerSessionNode) -> None:
     async def story() -> None:
         node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
         asked: list[Any] = []
@@ -242,19 +246,19 @@ def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: Node)
         await node.fetch({})
         assert len(asked) == 1
 
-    virtually(story)
+    run_virtual(story)
 
 
 @pytest.mark.parametrize("seed", range(15))
 def test_the_answers_are_those_of_a_session_that_looks_at_everything_each_time(seed: int) -> None:
-    pair = Node(), Node()
+    pair = FollowerSessionNode(), FollowerSessionNode()
     always, rng = pair[1], random.Random(seed)
     ends, wanted = dict.fromkeys(range(3), 0), set(range(3))
 
     async def same_answer(moved: dict[int, int], away: tuple[int, ...]) -> None:
-        session: Any = always.services.sessions.get(always.session)
+        session: Any = always.services.fetch_sessions.get(always.session)
         if session is not None:
-            session._loud = dict(session.by_key)
+            session._dirty = dict(session.by_key)
         rows = [
             sorted(
                 (r.partition_index, r.error_code, r.high_watermark, r.log_start_offset, len(r.records))
@@ -288,10 +292,10 @@ def test_the_answers_are_those_of_a_session_that_looks_at_everything_each_time(s
                 case _:
                     await same_answer({n: ends[n] for n in wanted if rng.random() < 0.5}, ())
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: Node) -> None:
+def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         await trio.sleep(1)
@@ -303,10 +307,10 @@ def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: Node) -
         assert [r.partition_index for r in rows_of(await node.fetch({})) if len(r.records)] == [0]
         assert sorted(node.looked) == [0, 1], "the follower hears of what has changed"
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: Node) -> None:
+def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         node.append(0)
@@ -315,10 +319,10 @@ def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: Node
         assert [node.leading(0).followers[n].end_offset for n in (2, 3)] == [0, 3]
         assert sorted(node.looked) == [0, 1, 2]
 
-    virtually(story)
+    run_virtual(story)
 
 
-def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: Node) -> None:
+def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.fetch({0: 0}, broker=-1)
         node.append(0)
@@ -327,4 +331,4 @@ def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: Node) -
         await node.fetch({0: 3})
         assert node.leading(0).followers[2].end_offset == 3
 
-    virtually(story)
+    run_virtual(story)

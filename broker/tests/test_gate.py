@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.exchange import NotAuthentic
-from ottla.broker.auth.gate import Gate, Policy, State
-from ottla.broker.auth.plain import PlainExchange, users_of
-from ottla.broker.auth.scram import ScramExchange, Token
+from ottla.broker.auth.exchange import SaslAuthenticationException
+from ottla.broker.auth.gate import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.auth.plain import PlainSaslServer, parse_users
+from ottla.broker.auth.scram import DelegationTokenCredential, ScramSaslServer
 from ottla.peers import scram
 from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from ottla.wire.apis import ApiKey, request_class, request_spec
@@ -24,7 +24,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
-PASSWORDS = users_of({"user_alice": "alice-secret", "user_bob": "bob-secret", "else": "x"})
+PASSWORDS = parse_users({"user_alice": "alice-secret", "user_bob": "bob-secret", "else": "x"})
 EXPIRES_MS = 5_000_000
 SALTED = {x: scram.salted_password(x, "alice-secret", b"salt", 4096) for x in (SCRAM_SHA_256, SCRAM_SHA_512)}
 
@@ -33,19 +33,19 @@ def keys(user: str, mechanism: str) -> scram.Keys | None:
     return scram.keys_of(mechanism, SALTED[mechanism], b"salt", 4096) if user == "alice" else None
 
 
-def token(token_id: str, mechanism: str) -> Token | None:
+def token(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
     made = scram.keys_of(mechanism, SALTED[mechanism], b"salt", 4096)
-    return Token(made, "owner", EXPIRES_MS) if token_id == "t1" else None
+    return DelegationTokenCredential(made, "owner", EXPIRES_MS) if token_id == "t1" else None
 
 
-def gate(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> Gate:
+def gate(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> SaslAuthenticator:
     mechanisms = {
-        "PLAIN": partial(PlainExchange, PASSWORDS),
-        SCRAM_SHA_256: partial(ScramExchange, SCRAM_SHA_256, "server", keys, token),
-        SCRAM_SHA_512: partial(ScramExchange, SCRAM_SHA_512, "server", keys, token),
+        "PLAIN": partial(PlainSaslServer, PASSWORDS),
+        SCRAM_SHA_256: partial(ScramSaslServer, SCRAM_SHA_256, "server", keys, token),
+        SCRAM_SHA_512: partial(ScramSaslServer, SCRAM_SHA_512, "server", keys, token),
     }
     limits = dict.fromkeys(mechanisms, reauth_ms)
-    return Gate(Policy(mechanisms, limits, lambda _: ApiVersionsResponse(code), lambda: now_ms))
+    return SaslAuthenticator(SaslPolicy(mechanisms, limits, lambda _: ApiVersionsResponse(code), lambda: now_ms))
 
 
 def frame(request: Any, version: int) -> memoryview:
@@ -68,7 +68,7 @@ def plain(user: str = "alice", password: str = "alice-secret", as_whom: str = ""
     return f"{as_whom}\0{user}\0{password}".encode()
 
 
-def let_in(made: Gate, now_ms: float = 0.0, **who: str) -> Any:
+def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
     made.handle(handshake(), now_ms)
     return made.handle(say(plain(**who)), now_ms)
 
@@ -78,17 +78,22 @@ def let_in(made: Gate, now_ms: float = 0.0, **who: str) -> Any:
 
 def test_312_versions_then_a_mechanism_then_tokens():
     made = gate()
-    assert made.handle(versions(), 0).answer == ApiVersionsResponse()
-    told = made.handle(handshake(), 0).answer
+    assert made.handle(versions(), 0).response == ApiVersionsResponse()
+    told = made.handle(handshake(), 0).response
     assert (told.error_code, sorted(told.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
     said = made.handle(say(plain()), 0)
-    assert (said.answer.error_code, said.failure, made.state, made.name) == (0, None, State.OPEN, "alice")
+    assert (said.response.error_code, said.failure, made.state, made.principal_name) == (
+        0,
+        None,
+        SaslState.COMPLETE,
+        "alice",
+    )
 
 
 def test_312_versions_need_not_be_asked_for():
     made = gate()
     let_in(made)
-    assert made.state is State.OPEN
+    assert made.state is SaslState.COMPLETE
 
 
 def test_312_versions_are_told_once():
@@ -102,39 +107,39 @@ def test_312_versions_are_told_once():
 def test_312_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
     made = gate(code=code)
     made.handle(versions(), 0)
-    assert made.state is State.FIRST
+    assert made.state is SaslState.INITIAL
     made.handle(versions(), 0)
 
 
 def test_312_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are():
     said = gate().handle(handshake("GSSAPI"), 0)
-    assert said.answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert sorted(said.answer.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
+    assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
     assert said.failure
-    assert said.held_back
+    assert said.is_delayed
 
 
 def test_312_another_request_between_tokens_is_an_illegal_state_and_the_end():
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(handshake(), 0)
-    assert said.answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert said.failure
-    assert said.held_back
+    assert said.is_delayed
 
 
 def test_312_after_the_old_handshake_tokens_travel_raw():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain()), 0)
-    assert (said.request, said.answer, said.failure, made.state) == (None, b"", None, State.OPEN)
+    assert (said.request, said.response, said.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
 
 
 def test_312_a_raw_token_that_is_wrong_is_not_answered():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain(password="x")), 0)
-    assert said.answer is None
+    assert said.response is None
     assert said.failure
 
 
@@ -175,8 +180,8 @@ def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, ver
         except WireError:
             continue
         assert said.failure, key
-        assert said.answer is None or said.answer.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
-        assert made.state is before is not State.OPEN, key
+        assert said.response is None or said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
+        assert made.state is before is not SaslState.COMPLETE, key
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -200,8 +205,8 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
                 said = made.handle(memoryview(bytes(raw)), 0.0)
             except WireError:
                 break
-            assert made.state is not State.OPEN
-            assert made.name == ""
+            assert made.state is not SaslState.COMPLETE
+            assert made.principal_name == ""
             if said.failure is not None:
                 break
 
@@ -228,9 +233,9 @@ def test_319_plain_says_which_rule_was_broken(token_bytes, text):
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(say(token_bytes), 0)
-    assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-    assert said.held_back
-    assert made.state is not State.OPEN
+    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert said.is_delayed
+    assert made.state is not SaslState.COMPLETE
 
 
 @pytest.mark.parametrize("password", ["x", "x" * 12, "x" * 100_000])
@@ -242,7 +247,7 @@ def test_319_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, pas
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(say(plain(user=user, password=password)), 0)
-    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert compared == [(32, 32)]
 
 
@@ -250,11 +255,11 @@ def test_319_the_user_may_name_himself_as_whom_to_be():
     assert let_in(gate(), as_whom="alice").failure is None
 
 
-def scram_login(made: Gate, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
+def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
     made.handle(handshake(mechanism), 0)
     said = made.handle(say(client.first()), 0)
     if said.failure is None:
-        said = made.handle(say(client.answer(said.answer.auth_bytes)), 0)
+        said = made.handle(say(client.answer(said.response.auth_bytes)), 0)
     return said
 
 
@@ -262,7 +267,7 @@ def scram_login(made: Gate, client: ScramClient, mechanism: str = SCRAM_SHA_256)
 def test_321_scram_lets_in_who_knows_the_password(mechanism):
     made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
-    assert (said.failure, made.name, made.state) == (None, "alice", State.OPEN)
+    assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
     assert client.answer(said.answer.auth_bytes) is None
 
 
@@ -277,20 +282,20 @@ def test_322_the_last_message_must_carry_both_nonces():
     """CVE-2024-56128: a recorded proof would do otherwise."""
     made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
-    first = made.handle(say(client.first()), 0).answer.auth_bytes.decode()
+    first = made.handle(say(client.first()), 0).response.auth_bytes.decode()
     unproved = "c=biws,r=client"  # with a proof that fits it: who has an old one has that
     signed = f"n=alice,r=client,{first},{unproved}".encode()
     client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
     said = made.handle(say(f"{unproved},p={proof}".encode()), 0)
-    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_322_credentials_of_too_few_iterations_let_nobody_in():
     weak = scram.keys_of(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
-    with pytest.raises(NotAuthentic):
-        ScramExchange(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
+    with pytest.raises(SaslAuthenticationException):
+        ScramSaslServer(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
 
 
 def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
@@ -298,14 +303,14 @@ def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
     made = gate()
     made.handle(handshake(SCRAM_SHA_256), 0)
     said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
-    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert "different from username" in said.answer.error_message
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "different from username" in said.response.error_message
 
 
 def test_335_a_token_lets_its_owner_in_until_it_expires():
     made = gate(now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert (made.name, made.is_token, said.answer.session_lifetime_ms) == ("owner", True, 300)
+    assert (made.principal_name, made.is_delegation_token, said.answer.session_lifetime_ms) == ("owner", True, 300)
 
 
 # ------------------------------------------------------------------ 316-318: sessions
@@ -314,7 +319,7 @@ def test_335_a_token_lets_its_owner_in_until_it_expires():
 def test_316_without_a_limit_a_session_does_not_end():
     made = gate()
     assert let_in(made).answer.session_lifetime_ms == 0
-    assert made.lets(ApiKey.PRODUCE, 1e12)
+    assert made.check_session(ApiKey.PRODUCE, 1e12)
 
 
 def test_316_the_shorter_of_both_limits_holds():
@@ -327,7 +332,7 @@ def test_316_credentials_that_have_expired_give_no_time_at_all():
     made = gate(now_ms=EXPIRES_MS + 1)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.answer.session_lifetime_ms == 0
-    assert made.lets(ApiKey.PRODUCE, 0.1) is None
+    assert made.check_session(ApiKey.PRODUCE, 0.1) is None
 
 
 @pytest.mark.parametrize(
@@ -342,21 +347,21 @@ def test_316_credentials_that_have_expired_give_no_time_at_all():
 def test_317_after_the_deadline_only_a_new_login_is_heard(key, at_ms, lets):
     made = gate(reauth_ms=5_000)
     let_in(made)
-    assert made.lets(key, at_ms) is lets
+    assert made.check_session(key, at_ms) is lets
 
 
 def test_317_a_login_anew_is_begun_once_a_second():
     made = gate(reauth_ms=5_000)
     let_in(made)
     assert let_in(made, 2_000.0).failure is None
-    assert made.lets(ApiKey.SASL_HANDSHAKE, 2_999.0)
-    assert made.lets(ApiKey.SASL_HANDSHAKE, 3_000.0) is False
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 2_999.0)
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 3_000.0) is False
 
 
 def test_317_without_a_deadline_a_handshake_is_a_request_like_any():
     made = gate()
     let_in(made)
-    assert made.lets(ApiKey.SASL_HANDSHAKE, 9e9)
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 9e9)
 
 
 def test_316_a_login_anew_moves_the_deadline():
@@ -370,10 +375,10 @@ def test_318_another_mechanism_ends_it_with_the_next_token():
     made = gate(reauth_ms=5_000)
     let_in(made)
     said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
-    assert (said.answer.error_code, said.failure) == (0, None)
+    assert (said.response.error_code, said.failure) == (0, None)
     said = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
     assert said.failure
-    assert said.answer is None
+    assert said.response is None
 
 
 def test_318_nobody_becomes_somebody_else_on_the_way():
@@ -382,14 +387,14 @@ def test_318_nobody_becomes_somebody_else_on_the_way():
     said = let_in(made, 2_000.0, user="bob", password="bob-secret")
     text = "Cannot change principals during re-authentication from User.alice: User.bob"
     assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-    assert made.name == "alice"
+    assert made.principal_name == "alice"
 
 
 def test_318_a_failure_on_the_way_says_that_it_was_one():
     made = gate(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
-    made.handle(say(client.answer(made.handle(say(client.first()), 0).answer.auth_bytes)), 0)
+    made.handle(say(client.answer(made.handle(say(client.first()), 0).response.auth_bytes)), 0)
     made.handle(handshake(SCRAM_SHA_256), 2_000.0)
     said = made.handle(say(b"nonsense"), 2_000.0)
-    assert "during re-authentication" in said.answer.error_message
+    assert "during re-authentication" in said.response.error_message

@@ -16,7 +16,7 @@ from ottla.broker.groups.machine import EndTxn
 from ottla.broker.groups.state import Group, GroupState, Member
 from ottla.broker.tests.group_node import run
 from ottla.broker.tests.pending_node import PID, House
-from ottla.broker.tests.world import awaited
+from ottla.broker.tests.world import resolve
 from ottla.log.machine import RECORDS_PER_STEP, TransactionCompletion
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
@@ -86,7 +86,7 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
     async def story() -> None:
         parts = [m.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
         request = m.TxnOffsetCommitRequest("x", "g", PID, 4, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
-        await awaited(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+        await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
         (header,) = [header for header, _ in house.replica.log.batches()]
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
         assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
@@ -113,7 +113,7 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
-            await awaited(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+            await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
         assert ends in ([RECORDS_PER_STEP], [2 * RECORDS_PER_STEP]), (
             "others had the loop behind a slice: which one is up to the scheduler"
         )

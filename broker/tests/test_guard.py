@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.guard import guarded
-from ottla.broker.auth.operations import BROKER, CONTROLLER, DENIED, Rows, Whole
-from ottla.broker.auth.split import SPLITS
+from ottla.broker.auth.guard import authorize_and_handle
+from ottla.broker.auth.operations import BROKER_RULES, CONTROLLER_RULES, DENIAL_ERRORS, RequestRule, ResourceRule
+from ottla.broker.auth.split import REQUEST_SPLITTERS
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
-from ottla.broker.refusals import tells
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES, guarding
-from ottla.broker.tests.world import VirtualEnv, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.refusals import contains_error
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS, with_authorization
+from ottla.broker.tests.world import VirtualEnv, run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.image import MetadataImage, TopicImage
 from ottla.wire import compiler
@@ -28,28 +28,28 @@ O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 Right = tuple[AclOperation, ResourceType, str]
 ID = b"t" * 16
 _MODULES = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
-PASSED_ON = {key for key, route in ROUTES.items() if route.module in _MODULES}
+PASSED_ON = {key for key, route in BROKER_APIS.items() if route.handler_module in _MODULES}
 
 
-class Asking:
+class AllowedClient:
     """A client that may do what is listed."""
 
     def __init__(self, version: int, *rights: Right) -> None:
         self.version = version
         self.rights = rights
-        self.turn = Turn(VirtualEnv())  # type: ignore[arg-type]
+        self.time_slice = TimeSlice(VirtualEnv())  # type: ignore[arg-type]
         self.image = MetadataImage(topics={"t": TopicImage("t", ID)}, topic_names={ID: "t"})
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         return (operation, resource, name) in self.rights
 
 
-def ask(asking: Asking, request: Any, handler: Callable[[Any, Any], Any], *, at_controller: bool) -> Any:
+def ask(asking: AllowedClient, request: Any, handler: Callable[[Any, Any], Any], *, at_controller: bool) -> Any:
     async def story() -> Any:
-        answer = guarded(asking, request, handler, at_controller=at_controller)
+        answer = authorize_and_handle(asking, request, handler, at_controller=at_controller)
         return await answer if hasattr(answer, "__await__") else answer
 
-    return virtually(story)
+    return run_virtual(story)
 
 
 def handed(answer_of: Callable[[Any], Any]) -> tuple[list[Any], Callable[[Any, Any], Any]]:
@@ -70,35 +70,36 @@ def empty(request: Any) -> Any:
 
 
 def test_every_api_that_is_served_has_its_place_in_the_table() -> None:
-    assert set(ROUTES) - PASSED_ON - set(BROKER) == set()
-    assert PASSED_ON - set(CONTROLLER) == set()
-    assert set(CONTROLLER_ROUTES) - set(CONTROLLER) == set()
+    assert set(BROKER_APIS) - PASSED_ON - set(BROKER_RULES) == set()
+    assert PASSED_ON - set(CONTROLLER_RULES) == set()
+    assert set(CONTROLLER_APIS) - set(CONTROLLER_RULES) == set()
 
 
 def test_what_is_passed_on_is_looked_at_where_it_is_decided() -> None:
-    assert set(BROKER) & PASSED_ON == {ApiKey.INCREMENTAL_ALTER_CONFIGS}  # a broker changes its own loggers
+    assert set(BROKER_RULES) & PASSED_ON == {ApiKey.INCREMENTAL_ALTER_CONFIGS}  # a broker changes its own loggers
     assert PASSED_ON <= FORWARDABLE
 
 
 @pytest.mark.parametrize("at_controller", [False, True])
 def test_a_handler_stands_bare_where_it_asks_everything_itself(*, at_controller: bool) -> None:
     _, handler = handed(empty)
-    table, routes = (CONTROLLER, CONTROLLER_ROUTES) if at_controller else (BROKER, ROUTES)
-    bare = {key for key in routes if guarding(handler, key, at_controller=at_controller) is handler}
+    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
+    bare = {key for key in routes if with_authorization(handler, key, at_controller=at_controller) is handler}
     assert bare == {
         key
         for key in routes
-        if key not in SPLITS and not any(isinstance(need, (Whole, Rows)) for need in table.get(key, ()))
+        if key not in REQUEST_SPLITTERS
+        and not any(isinstance(need, (RequestRule, ResourceRule)) for need in table.get(key, ()))
     }
     assert (ApiKey.FETCH in bare, ApiKey.PRODUCE in bare) == (not at_controller, not at_controller)
 
 
 WHOLE = [
     (at_controller, key, version)
-    for at_controller, table, routes in ((False, BROKER, ROUTES), (True, CONTROLLER, CONTROLLER_ROUTES))
+    for at_controller, table, routes in ((False, BROKER_RULES, BROKER_APIS), (True, CONTROLLER_RULES, CONTROLLER_APIS))
     for key, needs in table.items()
-    if key in routes and any(isinstance(need, Whole) for need in needs)
-    for version in range(routes[key].low, routes[key].high + 1)
+    if key in routes and any(isinstance(need, RequestRule) for need in needs)
+    for version in range(routes[key].min_version, routes[key].max_version + 1)
 ]
 
 
@@ -125,23 +126,23 @@ def rows_in(request: Any) -> Any:
 
 @pytest.mark.parametrize(("at_controller", "key", "version"), WHOLE, ids=str)
 def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, version: int) -> None:
-    table = CONTROLLER if at_controller else BROKER
+    table = CONTROLLER_RULES if at_controller else BROKER_RULES
     request = rows_in(request_class(key)())
-    needs = [need for need in table[key] if isinstance(need, Whole)]
+    needs = [need for need in table[key] if isinstance(need, RequestRule)]
     rights = [(n.operation, n.resource, CLUSTER_NAME if n.field is None else getattr(request, n.field)) for n in needs]
     seen, handler = handed(empty)
-    ask(Asking(version, *rights, (O.READ, R.TOPIC, "t")), request, handler, at_controller=at_controller)
+    ask(AllowedClient(version, *rights, (O.READ, R.TOPIC, "t")), request, handler, at_controller=at_controller)
     assert seen == [request]
     for missing, need in zip(rights, needs, strict=True):
         seen.clear()
         left = [x for x in rights if x != missing]
-        answer = ask(Asking(version, *left), request, handler, at_controller=at_controller)
+        answer = ask(AllowedClient(version, *left), request, handler, at_controller=at_controller)
         assert seen == []
         raw = compiler.encode(answer, version)
         if version < HAS_ERROR_SINCE.get(key, 0):
             assert compiler.decode_exact(response_class(key), version, raw) == empty(request)
             continue
-        assert tells(compiler.decode_exact(response_class(key), version, raw), DENIED[need.resource])
+        assert contains_error(compiler.decode_exact(response_class(key), version, raw), DENIAL_ERRORS[need.resource])
 
 
 # ---------------------------------------------------------------- rows
@@ -158,13 +159,13 @@ _PARTS = {
 }
 ROWS = [
     (at_controller, key)
-    for at_controller, table in ((False, BROKER), (True, CONTROLLER))
+    for at_controller, table in ((False, BROKER_RULES), (True, CONTROLLER_RULES))
     for key, needs in table.items()
-    if any(isinstance(need, Rows) for need in needs)
+    if any(isinstance(need, ResourceRule) for need in needs)
 ]
 
 
-def naming(key: ApiKey, need: Rows, *names: str) -> Any:
+def naming(key: ApiKey, need: ResourceRule, *names: str) -> Any:
     request: Any = request_class(key)()
     module = sys.modules[type(request).__module__]
     rows: list[Any] = []
@@ -175,13 +176,13 @@ def naming(key: ApiKey, need: Rows, *names: str) -> Any:
         row_class, part_class = _PARTS[key]
         row = getattr(module, row_class)()
         setattr(row, "topic" if hasattr(row, "topic") else "name", name)
-        if need.parts is not None:
+        if need.partition_list is not None:
             part = 3 if part_class is None else getattr(module, part_class)()
             if part_class is not None:
                 setattr(part, "partition" if hasattr(part, "partition") else "partition_index", 3)
-            setattr(row, need.parts, [part])
+            setattr(row, need.partition_list, [part])
         rows.append(row)
-    setattr(request, need.asked, rows)
+    setattr(request, need.request_list, rows)
     return request
 
 
@@ -197,20 +198,20 @@ def name_of(row: Any) -> str:
 
 @pytest.mark.parametrize(("at_controller", "key"), ROWS, ids=str)
 def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: ApiKey) -> None:
-    table, routes = (CONTROLLER, CONTROLLER_ROUTES) if at_controller else (BROKER, ROUTES)
-    need = next(n for n in table[key] if isinstance(n, Rows))
-    version = min(routes[key].high, 9)
-    wholes = [(n.operation, n.resource, "") for n in table[key] if isinstance(n, Whole)]
+    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
+    need = next(n for n in table[key] if isinstance(n, ResourceRule))
+    version = min(routes[key].max_version, 9)
+    wholes = [(n.operation, n.resource, "") for n in table[key] if isinstance(n, RequestRule)]
     request = naming(key, need, "a", "b", "c")
     seen, handler = handed(empty)
-    asking = Asking(version, *wholes, (need.operation, need.resource, "b"))
+    asking = AllowedClient(version, *wholes, (need.operation, need.resource, "b"))
     answer = ask(asking, request, handler, at_controller=at_controller)
-    assert [name_of(x) for x in getattr(seen[0], need.asked)] == ["b"]
-    rows = getattr(answer, need.answered)
+    assert [name_of(x) for x in getattr(seen[0], need.request_list)] == ["b"]
+    rows = getattr(answer, need.response_list)
     assert [name_of(x) for x in rows] == ["a", "c"]
-    code = DENIED[need.resource]
+    code = DENIAL_ERRORS[need.resource]
     for row in rows:
-        if need.parts is None:
+        if need.partition_list is None:
             assert row.error_code == code
         else:
             (part,) = row.partitions
@@ -218,11 +219,11 @@ def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: 
             assert (part.partition if hasattr(part, "partition") else part.partition_index) == 3
     compiler.encode(answer, version)
     every = [(need.operation, need.resource, name) for name in "abc"]
-    answer = ask(Asking(version, *wholes, *every), request, handler, at_controller=at_controller)
+    answer = ask(AllowedClient(version, *wholes, *every), request, handler, at_controller=at_controller)
     assert seen[1] is request
-    assert len(getattr(answer, need.answered)) == 0
-    if need.instead is not None:
-        asking = Asking(version, *wholes, (need.instead, R.CLUSTER, CLUSTER_NAME))
+    assert len(getattr(answer, need.response_list)) == 0
+    if need.cluster_operation is not None:
+        asking = AllowedClient(version, *wholes, (need.cluster_operation, R.CLUSTER, CLUSTER_NAME))
         ask(asking, request, handler, at_controller=at_controller)
         assert seen[2] is request
 
@@ -233,27 +234,27 @@ def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
     stranger = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
     request.topics.append(stranger)
     seen, handler = handed(empty)
-    answer = ask(Asking(10, (O.READ, R.GROUP, "")), request, handler, at_controller=False)
+    answer = ask(AllowedClient(10, (O.READ, R.GROUP, "")), request, handler, at_controller=False)
     assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler says that nobody knows it
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert [(x.topic_id, x.partitions[0].error_code) for x in answer.topics] == [(ID, code)]
-    ask(Asking(10, (O.READ, R.GROUP, ""), (O.READ, R.TOPIC, "t")), request, handler, at_controller=False)
+    ask(AllowedClient(10, (O.READ, R.GROUP, ""), (O.READ, R.TOPIC, "t")), request, handler, at_controller=False)
     assert seen[1] is request
 
 
 def test_an_answer_that_comes_later_gets_its_rows_then() -> None:
-    need = next(n for n in CONTROLLER[ApiKey.CREATE_PARTITIONS] if isinstance(n, Rows))
+    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_PARTITIONS] if isinstance(n, ResourceRule))
 
     async def later(_: Any, request: Any) -> Any:
         return empty(request)
 
     request = naming(ApiKey.CREATE_PARTITIONS, need, "a", "b", "b")
-    answer = ask(Asking(3), request, later, at_controller=True)
+    answer = ask(AllowedClient(3), request, later, at_controller=True)
     assert [row.name for row in answer.results] == ["a"]  # what is named twice is wrong in any case
 
 
 def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
-    need = next(n for n in CONTROLLER[ApiKey.CREATE_TOPICS] if isinstance(n, Rows))
+    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_TOPICS] if isinstance(n, ResourceRule))
     request = naming(ApiKey.CREATE_TOPICS, need, "a", "b")
     module = sys.modules[type(request).__module__]
 
@@ -265,7 +266,7 @@ def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
         return module.CreateTopicsResponse(topics=rows)
 
     rights = (O.CREATE, R.CLUSTER, CLUSTER_NAME), (O.DESCRIBE_CONFIGS, R.TOPIC, "b")
-    answer = ask(Asking(7, *rights), request, handed(made)[1], at_controller=True)
+    answer = ask(AllowedClient(7, *rights), request, handed(made)[1], at_controller=True)
     told = [(t.topic_config_error_code, t.num_partitions, t.replication_factor, len(t.configs)) for t in answer.topics]
     assert told == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0), (0, 3, 2, 1)]
 
@@ -306,16 +307,18 @@ def test_settings_belong_to_what_they_are_of(
     row_class = getattr(module, "DescribeConfigsResource", None) or module.AlterConfigsResource
     request.resources = [row_class(kind, name)]
     seen, handler = handed(empty)
-    answer = ask(Asking(1), request, handler, at_controller=at_controller)
+    answer = ask(AllowedClient(1), request, handler, at_controller=at_controller)
     rows = answer.results if hasattr(answer, "results") else answer.responses
     if right is None or (kind == 8 and operation is O.ALTER_CONFIGS):  # the handler refuses it
         assert (len(seen[0].resources), rows) == (1, [])
         return
     assert seen[0].resources == []
-    assert [(row.resource_type, row.resource_name, row.error_code) for row in rows] == [(kind, name, DENIED[right[0]])]
-    assert rows[0].error_message == DENIED[right[0]].text
+    assert [(row.resource_type, row.resource_name, row.error_code) for row in rows] == [
+        (kind, name, DENIAL_ERRORS[right[0]])
+    ]
+    assert rows[0].error_message == DENIAL_ERRORS[right[0]].text
     compiler.encode(answer, 1)
-    ask(Asking(1, (operation, *right)), request, handler, at_controller=at_controller)
+    ask(AllowedClient(1, (operation, *right)), request, handler, at_controller=at_controller)
     assert seen[1] is request
 
 
@@ -326,7 +329,7 @@ def test_where_a_kind_is_unknown_it_is_not_said_either_what_may_not_be_seen(at_c
     row_class: Any = sys.modules[type(request).__module__].DescribeConfigsResource
     request.resources = [row_class(2, "secret"), row_class(99, "?")]
     seen, handler = handed(empty)
-    answer = ask(Asking(1), request, handler, at_controller=at_controller)
+    answer = ask(AllowedClient(1), request, handler, at_controller=at_controller)
     assert (len(seen[0].resources), answer.results) == (2, [])
 
 
@@ -362,7 +365,7 @@ def test_deletions(rights: list[Right], wanted: tuple[str | None, bytes], told: 
     else:
         request.topics = [module.DeleteTopicState(*wanted)]
     seen, handler = handed(empty)
-    answer = ask(Asking(version, *rights), request, handler, at_controller=True)
+    answer = ask(AllowedClient(version, *rights), request, handler, at_controller=True)
     expected = [] if told is None else [(*told, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == expected
     assert len(seen[0].topics) + len(seen[0].topic_names) == (told is None)

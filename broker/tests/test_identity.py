@@ -15,7 +15,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
 from ottla.broker.replica.storage import Storage
-from ottla.broker.server.listening import CannotListen, Listening
+from ottla.broker.server.listening import BindError, BoundListeners
 from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
 from ottla.controller.levels import bootstrap_feature_levels
 from ottla.controller.quorum_config import ListenerEndpoint
@@ -58,17 +58,17 @@ class Ground:
         config = NodeConfig(self.values, "/data", host=self.host, port=0)
         storage = Storage(self.disk.session(), config.data_dirs)
         env: Any = SimpleNamespace(net=self.ports)
-        listening = Listening(env, config)
+        listening = BoundListeners(env, config)
 
         async def listen() -> tuple[ListenerEndpoint, ...]:
-            await listening.for_clients()
+            await listening.bind_clients()
             found = storage.identify(config.node_id, None)
             kept = () if found is None else remembered(storage, config)
-            await listening.for_controllers(kept)
+            await listening.bind_controllers(kept)
             return kept
 
         kept = trio.run(listen)
-        quorum = config.quorum(*listening.controller_ports, kept=kept)
+        quorum = config.quorum_config(*listening.controller_ports, kept=kept)
         identity = storage.metadata.meta_properties
         if identity is None:
             identity = make_identity(storage, config, quorum, 0, lambda: next(self.ids))
@@ -85,7 +85,7 @@ def test_a_controllers_port_is_chosen_once_and_kept() -> None:
     assert endpoints == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5001),)
     again = ground.start()
     assert (again[1], again[2]) == (identity, endpoints)
-    assert again[0].alone
+    assert again[0].is_standalone
 
 
 def test_where_the_kept_port_is_taken_another_is_chosen() -> None:
@@ -120,7 +120,7 @@ def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> Non
     ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 6000),)
     ground.ports.taken = {6000}
-    with pytest.raises(CannotListen, match=r"127\.0\.0\.1:6000: Address already in use"):
+    with pytest.raises(BindError, match=r"127\.0\.0\.1:6000: Address already in use"):
         ground.start()
 
 
@@ -130,7 +130,7 @@ def test_a_node_formats_itself_only_where_nobody_else_is_named() -> None:
     assert "\n" not in str(told.value)
     own = {"controller.quorum.bootstrap.servers": "localhost:6000", "listeners": "P://:1,CONTROLLER://:6000"}
     own["listener.security.protocol.map"] = "P:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    assert Ground(own).start()[0].alone
+    assert Ground(own).start()[0].is_standalone
 
 
 def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
@@ -141,7 +141,7 @@ def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
         plan = FormatPlan(1, CLUSTER, LEVELS, rows)
         format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
         config, _, _ = ground.start()
-        assert not config.alone
+        assert not config.is_standalone
         assert config.text("offsets.topic.replication.factor") == "3"
 
 
@@ -154,12 +154,12 @@ def test_each_listener_of_the_settings_is_listened_at() -> None:
     }
     ports = Ports()
     env: Any = SimpleNamespace(net=ports)
-    listening = Listening(env, NodeConfig(values, host="127.0.0.1", port=11))
+    listening = BoundListeners(env, NodeConfig(values, host="127.0.0.1", port=11))
 
     async def listen() -> None:
-        await listening.for_clients()
-        await listening.for_controllers()
-        await listening.for_metrics()
+        await listening.bind_clients()
+        await listening.bind_controllers()
+        await listening.bind_metrics()
 
     trio.run(listen)
     assert listening.ports == {"IN": 11, "OUT": 12}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.metadata.internal_topics import MOST_FAILURES, InternalTopics
-from ottla.broker.tests.world import virtually
+from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsResponse
@@ -39,7 +39,7 @@ class Controller:
             while self.begun:
                 await self.begun.pop()()
 
-        virtually(all_of_them)
+        run_virtual(all_of_them)
 
 
 def test_a_topic_is_asked_for_once_at_a_time() -> None:

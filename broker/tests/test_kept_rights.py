@@ -13,12 +13,12 @@ from ottla.broker.handlers import fetch, produce
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
-from ottla.broker.server.sessions import Sessions
+from ottla.broker.server.sessions import FetchSessionCache
 from ottla.broker.tests.test_authorizer import acl, holding, record
 from ottla.broker.tests.test_fetch import request, rows_of
 from ottla.broker.tests.test_produce import request as bringing
 from ottla.broker.tests.test_produce import row_of
-from ottla.broker.tests.world import Stage, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import MetadataImage
@@ -35,11 +35,11 @@ THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 """Broker 2 may follow, and has no replica."""
 
 
-class Line:
+class AuthorizedConnection:
     """One connection to a node that leads topic t, with a batch in it."""
 
     def __init__(self, *rules: StandardAcl) -> None:
-        self.stage = Stage()
+        self.stage = HandlerFixture()
         self.replica = self.stage.hosted.host("t")
         self.replica.append(make_batch(10), 1_000_000)
         self.authorizer = self.stage.services.authorizer = holding(*rules)
@@ -59,12 +59,12 @@ class Line:
     async def read(self, **more: Any) -> int:
         what = request(("t", 0, more.pop("at", 0)), **more)
         context = replace(self.stage.context(ApiKey.FETCH, 14), peer=self.peer)
-        (row,) = rows_of(await awaited(fetch.handle(context, what)))
+        (row,) = rows_of(await resolve(fetch.handle(context, what)))
         return int(row.error_code)
 
     async def write(self) -> int:
         context = replace(self.stage.context(ApiKey.PRODUCE, 12), peer=self.peer)
-        return row_of(await awaited(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
+        return row_of(await resolve(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
 
     async def ask(self) -> tuple[int, int, int]:
         """How it may read, follow and write."""
@@ -85,14 +85,14 @@ class Line:
 def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
     rules: tuple[StandardAcl, ...], answers: tuple[int, int, int]
 ) -> None:
-    line = Line(*rules)
-    assert [virtually(line.ask) for _ in range(3)] == [answers] * 3
+    line = AuthorizedConnection(*rules)
+    assert [run_virtual(line.ask) for _ in range(3)] == [answers] * 3
     line.drop()
-    assert virtually(line.ask) == (REFUSED, REFUSED, REFUSED)
+    assert run_virtual(line.ask) == (REFUSED, REFUSED, REFUSED)
 
 
 def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> None:
-    line, told = Line(READ), list[int]()
+    line, told = AuthorizedConnection(READ), list[int]()
 
     async def wait() -> None:
         told.append(await line.read(at=3, wait=5_000))
@@ -106,7 +106,7 @@ def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> Non
             line.drop()
             line.replica.append(make_batch(10), 1_000_000)
 
-    virtually(run)
+    run_virtual(run)
     assert told == [REFUSED]
 
 
@@ -114,9 +114,9 @@ class Claims:
     """Somebody who says that he is broker 2, and a reader: there is room for one fetch session."""
 
     def __init__(self, *rules: StandardAcl) -> None:
-        self.line = Line(*rules)
+        self.line = AuthorizedConnection(*rules)
         self.stage = self.line.stage
-        self.kept = self.stage.services.sessions = Sessions(self.stage.env, 1)  # type: ignore[arg-type]
+        self.kept = self.stage.services.fetch_sessions = FetchSessionCache(self.stage.env, 1)  # type: ignore[arg-type]
         self.epoch = 0
 
     async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
@@ -125,7 +125,7 @@ class Claims:
         what.replica_state.replica_id = replica
         what.session_id, what.session_epoch = session, self.epoch
         context = replace(self.stage.context(ApiKey.FETCH, 15), peer=self.line.peer)
-        answer: Any = await awaited(fetch.handle(context, what))
+        answer: Any = await resolve(fetch.handle(context, what))
         return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
 
 
@@ -138,9 +138,9 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
     claims = Claims(READ)
     if throttle:
         claims.stage.hosted.leader_throttle = SimpleNamespace(bytes_a_second=lambda _: 1)  # type: ignore[assignment]
-    _, reading = virtually(lambda: claims.fetch(1))
-    monkeypatch.setattr(sessions, "MANY_PARTITIONS", most)
-    assert virtually(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
+    _, reading = run_virtual(lambda: claims.fetch(1))
+    monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", most)
+    assert run_virtual(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
     assert claims.kept.get(reading) is not None
 
 
@@ -149,24 +149,24 @@ def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(mon
     claims = Claims(READ, ACTION)
     throttle: Any = SimpleNamespace(bytes_a_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
     claims.stage.hosted.leader_throttle = throttle
-    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 2)
+    monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 2)
     monkeypatch.setattr(sessions, "_may_follow", lambda _: False)
     monkeypatch.setattr(Replica, "check_follower", lambda *_, **__: None)
     monkeypatch.setattr(Replica, "fetched", lambda *_, **__: None)
-    codes, session = virtually(lambda: claims.fetch(3, replica=2))
+    codes, session = run_virtual(lambda: claims.fetch(3, replica=2))
     assert (codes, session) == ({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, 0)
 
 
 def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = Claims(ACTION)
-    _, following = virtually(lambda: claims.fetch(1, replica=2))
-    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 2)
+    _, following = run_virtual(lambda: claims.fetch(1, replica=2))
+    monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 2)
     claims.epoch = 1
-    assert virtually(lambda: claims.fetch(3, replica=2, session=following))[1] == following
+    assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following
     claims.line.drop()
     claims.epoch = 2
-    assert virtually(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
+    assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
     claims.epoch = 3
-    told = virtually(lambda: claims.fetch(4, replica=2, session=following))
+    told = run_virtual(lambda: claims.fetch(4, replica=2, session=following))
     assert told == ({ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, 0)
     assert len(claims.kept) == 0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.tests.test_token_keys import Provider, with_provider
-from ottla.broker.tests.token_maker import signed
+from ottla.broker.tests.test_token_keys import JwksProvider, with_provider
+from ottla.broker.tests.token_maker import sign_token
 from ottla.peers.access import BearerSource, Login
 from ottla.peers.bearer import NoToken, refused, token_of
 from ottla.peers.login import NotLetIn, log_in
@@ -24,7 +24,7 @@ def given(token: str, expires_in: Any = None) -> bytes:
     return json.dumps({"access_token": token, "expires_in": expires_in}).encode()
 
 
-async def gaps(env: Any, provider: Provider, asked: BearerSource, seconds: float) -> list[float]:
+async def gaps(env: Any, provider: JwksProvider, asked: BearerSource, seconds: float) -> list[float]:
     """Somebody dials 20 times a second, and nobody lets him in: seconds between the provider's requests."""
     until, first = trio.current_time() + seconds, len(provider.at)
     while trio.current_time() < until:
@@ -35,7 +35,7 @@ async def gaps(env: Any, provider: Provider, asked: BearerSource, seconds: float
     return [round(later - sooner, 1) for sooner, later in pairwise(at)]
 
 
-IN_TIME = signed({"exp": 1_060})
+IN_TIME = sign_token({"exp": 1_060})
 """For who believes that it is 1,000 s past 1970."""
 
 
@@ -59,7 +59,7 @@ IN_TIME = signed({"exp": 1_060})
 def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
     token: str, expires_in: Any, good_for_s: float
 ) -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given(token, expires_in))
         asked = BearerSource("http://idp/token", "me", "my-secret")
         assert await token_of(env, asked) == token
@@ -74,7 +74,7 @@ def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
 
 
 def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b"", "401 Unauthorized")
         asked = BearerSource("http://idp/token", "me", "my-secret")
         assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
@@ -92,7 +92,7 @@ def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
 
 @pytest.mark.parametrize("expires_in", [60, None])
 def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_in: int | None) -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", expires_in))
         asked = BearerSource("http://idp/token", "me", "my-secret")
         assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
@@ -107,7 +107,7 @@ def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_i
 
 
 def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked = BearerSource("http://idp/token", "me", "my-secret")
         assert await token_of(env, asked) == "a.b.c"
@@ -125,7 +125,7 @@ def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None
 
 
 def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_be_had() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked = BearerSource("http://idp/token", "me", "my-secret")
         refused(env, asked, await token_of(env, asked))
@@ -147,7 +147,7 @@ def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_b
 
 
 def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked, connect, shown = BearerSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
         assert await token_of(env, asked) == "a.b.c"
@@ -173,7 +173,7 @@ def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() 
     with_provider(main)
 
 
-class Refuses:
+class RejectingLogin:
     """The other side of a login that goes wrong."""
 
     def __init__(self, code: int, challenge: bytes) -> None:
@@ -189,12 +189,12 @@ class Refuses:
 
 @pytest.mark.parametrize(("code", "challenge"), [(58, b""), (0, b"{}")])
 def test_a_token_that_is_not_taken_is_another_one_at_the_next_login(code: int, challenge: bytes) -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 3_600))
         asked = BearerSource("http://idp/token", "me", "my-secret")
         login = Login("OAUTHBEARER", "", "", source=asked)
         with pytest.raises(NotLetIn):
-            await log_in(Refuses(code, challenge), login, env, "b")
+            await log_in(RejectingLogin(code, challenge), login, env, "b")
         await trio.sleep(1)
         provider.publish(given("d.e.f", 3_600))
         assert await token_of(env, asked) == "d.e.f"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.auth import kerberos_settings
-from ottla.broker.auth.doors import door_of, look_at_keys, refusals
-from ottla.broker.auth.gate import Gate, Policy, State
-from ottla.broker.auth.kerberos import KerberosExchange
-from ottla.broker.auth.short_names import short_names
-from ottla.broker.server.guarded import GuardedConnection
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.auth.doors import build_listener_security, check_keytab, find_listener_problems
+from ottla.broker.auth.gate import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.auth.kerberos import GssapiSaslServer
+from ottla.broker.auth.short_names import parse_name_rules
+from ottla.broker.server.guarded import SecureConnection
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.broker.tests.test_connection import BEAT, beat
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -29,7 +29,7 @@ NONE = b"sealed \x01\0\0\0"
 SAID_NOTHING = b"a ticket, and nothing is told"
 
 
-class Talk:
+class FakeSecurityContext:
     """Takes any ticket but those that say they are bad."""
 
     is_established = False
@@ -52,18 +52,20 @@ class Talk:
         return token.removeprefix(b"sealed ")
 
 
-def exchange(rules: str = "DEFAULT") -> KerberosExchange:
-    return KerberosExchange(SimpleNamespace(default_realm="HERE.ORG", begin=Talk), short_names(rules, "HERE.ORG"))
+def exchange(rules: str = "DEFAULT") -> GssapiSaslServer:
+    return GssapiSaslServer(
+        SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext), parse_name_rules(rules, "HERE.ORG")
+    )
 
 
-def gate(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> Gate:
-    policy = Policy(
+def gate(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> SaslAuthenticator:
+    policy = SaslPolicy(
         {"GSSAPI": lambda: exchange(rules)}, {"GSSAPI": reauth_ms}, lambda _: ApiVersionsResponse(), lambda: 1
     )
-    return Gate(policy)
+    return SaslAuthenticator(policy)
 
 
-def talked(made: Gate, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
+def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
     """A handshake and tokens: what is said to each token."""
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI"))[4:]), now_ms)
     out = []
@@ -71,7 +73,7 @@ def talked(made: Gate, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
         raw = frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token))[4:]
         said = made.handle(memoryview(raw), now_ms)
         assert said.token == token, "nothing is decided on the loop"
-        out.append(made.settle(said.request, made.weigh(said.token), now_ms))
+        out.append(made.complete(said.request, made.evaluate(said.token), now_ms))
     return out
 
 
@@ -82,13 +84,13 @@ def told(said: Any) -> Any:
 def test_320_a_ticket_then_silence_then_no_protection():
     made = gate()
     assert [told(x) for x in talked(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
-    assert (made.state, made.name) == (State.OPEN, "alice")
+    assert (made.state, made.principal_name) == (SaslState.COMPLETE, "alice")
 
 
 def test_320_where_nothing_is_told_the_offer_comes_with_the_ticket():
     made = gate()
     assert [told(x) for x in talked(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
-    assert made.state is State.OPEN
+    assert made.state is SaslState.COMPLETE
 
 
 def test_320_a_ticket_may_take_more_than_one_message():
@@ -99,7 +101,7 @@ def test_320_a_ticket_may_take_more_than_one_message():
 def test_320_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen):
     made = gate()
     talked(made, b"a ticket", b"", chosen)
-    assert made.name == "alice"
+    assert made.principal_name == "alice"
 
 
 @pytest.mark.parametrize(
@@ -119,13 +121,13 @@ def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tok
     assert said.answer.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
     )
-    assert said.held_back
+    assert said.is_delayed
 
 
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
 def test_320_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
     *_, said = talked(gate(), *tokens)
-    assert (said.answer, said.held_back, bool(said.failure)) == (None, False, True)
+    assert (said.answer, said.is_delayed, bool(said.failure)) == (None, False, True)
 
 
 def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
@@ -133,7 +135,7 @@ def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
     *_, said = talked(made, b"a ticket", b"", NONE)
     assert told(said) == (0, b"")
     assert said.failure
-    assert made.state is not State.OPEN
+    assert made.state is not SaslState.COMPLETE
 
 
 def test_312_where_tokens_travel_raw_the_last_one_is_not_answered():
@@ -142,9 +144,9 @@ def test_312_where_tokens_travel_raw_the_last_one_is_not_answered():
     answers = []
     for token in (b"a ticket", b"", NONE):
         said = made.handle(memoryview(token), 0)
-        answers.append(made.settle(said.request, made.weigh(said.token), 0).answer)
+        answers.append(made.complete(said.request, made.evaluate(said.token), 0).response)
     assert answers == [b"told", OFFER, None]
-    assert made.state is State.OPEN
+    assert made.state is SaslState.COMPLETE
 
 
 def test_318_the_same_name_may_log_in_again():
@@ -157,7 +159,7 @@ def test_318_the_same_name_may_log_in_again():
 # ------------------------------------------------------------------ settings
 
 KEYS = "listener.name.in.gssapi.sasl.jaas.config"
-SERVICE, RULES = kerberos_settings.SERVICE, kerberos_settings.RULES
+SERVICE, RULES = kerberos_settings.SERVICE_NAME, kerberos_settings.PRINCIPAL_RULES
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 LINE = f'{MODULE} useKeyTab=true storeKey=true keyTab="/k" principal="kafka/h@HERE.ORG";'
 GOOD = {"sasl.enabled.mechanisms": "GSSAPI", KEYS: LINE, SERVICE: "kafka"}
@@ -186,19 +188,19 @@ def library(monkeypatch):
     ],
 )
 def test_a_node_starts_with_what_it_can_keep_to(more, keys):
-    assert [key for key, _ in refusals({**GOOD, **more}, {"IN": "SASL_PLAINTEXT"})] == keys
+    assert [key for key, _ in find_listener_problems({**GOOD, **more}, {"IN": "SASL_PLAINTEXT"})] == keys
 
 
 def test_without_the_library_one_line_says_where_it_comes_from(monkeypatch):
     monkeypatch.setattr(kerberos_settings, "find_spec", lambda name: None)
-    assert [text for _, text in refusals(GOOD, {"IN": "SASL_PLAINTEXT"})] == [
+    assert [text for _, text in find_listener_problems(GOOD, {"IN": "SASL_PLAINTEXT"})] == [
         "needs the library gssapi: pip install 'ottla[kerberos]'"
     ]
 
 
 @pytest.mark.parametrize("path", ["/k", "FILE:/k", "file:/k"])
 def test_a_keytab_is_named_as_javas_module_names_it(path):
-    assert kerberos_settings.keytab_of(LINE.replace("/k", path)) == Keytab("/k", "kafka/h@HERE.ORG")
+    assert kerberos_settings.parse_keytab(LINE.replace("/k", path)) == Keytab("/k", "kafka/h@HERE.ORG")
 
 
 def no_keys(_: Keytab) -> Any:
@@ -208,16 +210,16 @@ def no_keys(_: Keytab) -> Any:
 def test_keys_are_looked_at_where_tickets_are_taken():
     env: Any = SimpleNamespace(tickets=no_keys)
     with pytest.raises(BadKeytab):
-        look_at_keys(GOOD, "IN", "SASL_SSL", env)
-    look_at_keys(GOOD, "IN", "SSL", env)
-    look_at_keys({**GOOD, "sasl.enabled.mechanisms": "PLAIN"}, "IN", "SASL_SSL", env)
+        check_keytab(GOOD, "IN", "SASL_SSL", env)
+    check_keytab(GOOD, "IN", "SSL", env)
+    check_keytab({**GOOD, "sasl.enabled.mechanisms": "PLAIN"}, "IN", "SASL_SSL", env)
 
 
 # ------------------------------------------------------------------ a connection
 
 
 def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
     lanes: list[Lane] = []
     env: Any = stage.env
@@ -227,19 +229,19 @@ def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
         return work()
 
     env.in_thread = in_thread
-    env.tickets = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", begin=Talk)
-    made = door_of(GOOD, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+    env.tickets = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext)
+    made = build_listener_security(GOOD, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert made is not None
-    line = Line()
+    line = ClientStream()
 
     async def run() -> None:
-        line.say(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI")))
+        line.send_bytes(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI")))
         for token in (b"a ticket", b"", NONE):
-            line.say(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
-        line.say(beat(3))
-        line.leave()
-        await GuardedConnection(stage.dispatcher, line, made).serve()
+            line.send_bytes(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
+        line.send_bytes(beat(3))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, made).serve()
 
     in_virtual_time(run)
     assert lanes == [Lane.LOGINS] * 3
-    assert len("User:alice").to_bytes(2, "big") in line.heard[-8:]
+    assert len("User:alice").to_bytes(2, "big") in line.received[-8:]

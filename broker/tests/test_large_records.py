@@ -29,7 +29,7 @@ SHARE_STATE: Any = b.Serde(share_records.encode, share_records.decode, share_rec
 MANY = 20_000
 
 
-class Log:
+class RecordedStateMachine:
     """A state machine that remembers its records."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
     """Replay a record; return what the state machine got, and the work of each step."""
-    batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), Log()
+    batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
     steps = list(b.replayed(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.server.dispatch import LARGE_BYTES, Preparing
-from ottla.broker.server.listening import CannotListen, Listening
+from ottla.broker.server.dispatch import LARGE_BYTES, Uncancellable
+from ottla.broker.server.listening import BindError, BoundListeners
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
-from ottla.broker.turn import Turn
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
 from ottla.wire.framing import parse_request
@@ -24,9 +24,9 @@ from ottla.wire.schema import Message
 FIND = ApiKey.FIND_COORDINATOR
 
 
-def answered(stage: Stage, raw: bytes) -> Any:
-    peer, turn = Peer("h", ("a", 1)), Turn(stage.env)  # type: ignore[arg-type]
-    return stage.dispatcher.answer(peer, parse_request(memoryview(raw)[4:]), turn)
+def answered(stage: DispatcherFixture, raw: bytes) -> Any:
+    peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+    return stage.dispatcher.handle_request(peer, parse_request(memoryview(raw)[4:]), turn)
 
 
 def find(count: int, more_bytes: int = 0) -> bytes:
@@ -48,13 +48,13 @@ def find(count: int, more_bytes: int = 0) -> bytes:
 def test_only_many_elements_in_a_large_request_are_read_in_slices(
     monkeypatch: pytest.MonkeyPatch, raw: bytes, *, prepares: bool
 ) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     stage.serve(FIND, lambda context, request: (context.version, len(request.coordinator_keys)))
 
     async def run() -> None:
         result = answered(stage, raw)
-        assert isinstance(result, Preparing) == prepares
-        if isinstance(result, Preparing):
+        assert isinstance(result, Uncancellable) == prepares
+        if isinstance(result, Uncancellable):
             result = await result.work
         assert result[0] == 4
         assert result[1] > 0
@@ -63,7 +63,7 @@ def test_only_many_elements_in_a_large_request_are_read_in_slices(
 
 
 def test_records_do_not_make_a_request_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     stage.serve(ApiKey.PRODUCE, lambda context, request: request.topic_data[0].partition_data[0].records)
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 200_000)])]
 
@@ -74,7 +74,7 @@ def test_records_do_not_make_a_request_wait(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     seen: list[Message] = []
     stage.serve(FIND, lambda context, request: seen.append(request))
 
@@ -89,23 +89,23 @@ def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: py
 
 @pytest.mark.parametrize("count", [1, 500, 501, 5000])
 def test_a_long_answer_is_what_it_would_be_if_written_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     rows = [Coordinator(f"g{n}", n, "host", 9092, 0, "") for n in range(count)]
     stage.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
-    line = Line()
-    line.say(find(3) + find(3))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(find(3) + find(3))
+    line.disconnect()
 
     async def run() -> None:
         await stage.connection(line).serve()
 
     in_virtual_time(run)
-    assert line.answers(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
+    assert line.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
 
 
 def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """acks=0: nobody waits for an answer, and everybody counts on the bytes."""
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     seen: list[int] = []
     parts = [PartitionProduceData(n, b"x" * 100) for n in range(2000)]
     body = ProduceRequest(None, 0, 1, [TopicProduceData("t", partition_data=parts)])
@@ -114,9 +114,9 @@ def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(mon
         seen.append(len(request.topic_data[0].partition_data))
 
     stage.serve(ApiKey.PRODUCE, handler, ends_with_peer=True)
-    line = Line()
-    line.say(frame(ApiKey.PRODUCE, 9, 1, body))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
+    line.disconnect()
 
     async def run() -> None:
         await stage.connection(line).serve()
@@ -140,8 +140,8 @@ def test_an_address_that_cannot_be_had_is_named(error: OSError, host: str, text:
 
     async def run() -> None:
         env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuse))
-        with pytest.raises(CannotListen) as told:
-            await Listening(env, NodeConfig(host=host, port=9092)).for_clients()
+        with pytest.raises(BindError) as told:
+            await BoundListeners(env, NodeConfig(host=host, port=9092)).bind_clients()
         assert str(told.value) == text
 
     in_virtual_time(run)

@@ -11,7 +11,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.following import Limits
 from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, limits_of, list_offsets_version
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.peers.client import Disconnected
 from ottla.wire.messages import fetch as f
 
@@ -93,7 +93,7 @@ def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answ
             await line.call(f.FetchRequest(), 18)
         assert (trio.current_time(), silent.waited_s) == (3.0, [3.0])
 
-    virtually(story)
+    run_virtual(story)
     (sent,) = silent.sent
     assert sent[4:8] == b"\0\x01\0\x12", "Fetch 18, no ApiVersions before"
     assert b"broker-1-fetcher-0" in sent
@@ -110,7 +110,7 @@ def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() ->
             await a_line(connect).call(f.FetchRequest(), 18)
         assert trio.current_time() == 3.0
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
@@ -118,7 +118,7 @@ def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
         with pytest.raises(Disconnected, match="broker 2"):
             await a_line(None, None).call(f.FetchRequest(), 18)
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_hanging_up_closes_what_is_open() -> None:
@@ -134,4 +134,4 @@ def test_hanging_up_closes_what_is_open() -> None:
         line.close()
         assert silent.closed
 
-    virtually(story)
+    run_virtual(story)

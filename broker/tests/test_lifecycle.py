@@ -21,7 +21,7 @@ from ottla.broker.metadata.lifecycle import (
     Lifecycle,
     RegistrationRefused,
 )
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
@@ -144,7 +144,7 @@ class House:
                     await story()
                 self.nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)
 
     @property
     def beats(self) -> list[bh.BrokerHeartbeatRequest]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import delete_records, list_offsets
-from ottla.broker.tests.world import NOW_MS, Stage, as_sent, awaited, virtually
+from ottla.broker.tests.world import NOW_MS, HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import UNVERIFIED_TXN
@@ -34,23 +34,25 @@ def append(log: PartitionLog, leader_epoch: int, *times: int, **fields: Any) -> 
 IN_TRANSACTION = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
-def ask(stage: Stage, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1) -> tuple[int, ...]:
+def ask(
+    stage: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
+) -> tuple[int, ...]:
     """(error code, offset, timestamp, leader epoch) that t-0 is answered with."""
     wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, epoch, timestamp)])
     request = lo.ListOffsetsRequest(replica, isolation, [wanted])
 
     async def main() -> Any:
-        return await awaited(list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 11), request))
+        return await resolve(list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 11), request))
 
-    (row,) = as_sent(virtually(main), 11).topics[0].partitions
+    (row,) = as_decoded(run_virtual(main), 11).topics[0].partitions
     time = row.timestamp if row.timestamp < 0 else row.timestamp - NOW_MS
     return row.error_code, row.offset, time, row.leader_epoch
 
 
 @pytest.fixture
-def stage() -> Stage:
+def stage() -> HandlerFixture:
     """Offsets 0-1 committed, 2 in an open transaction, 3-4 above the high watermark; times rise with offsets."""
-    out = Stage()
+    out = HandlerFixture()
     replica = out.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
     append(replica.log, 3, 30, **IN_TRANSACTION)
@@ -74,7 +76,11 @@ FOUND = [
 
 @pytest.mark.parametrize(("timestamp", "uncommitted", "committed", "replica"), FOUND)
 def test_list_offsets_returns_nothing_above_the_last_fetchable_offset(
-    stage: Stage, timestamp: int, uncommitted: tuple[int, ...], committed: tuple[int, ...], replica: tuple[int, ...]
+    stage: HandlerFixture,
+    timestamp: int,
+    uncommitted: tuple[int, ...],
+    committed: tuple[int, ...],
+    replica: tuple[int, ...],
 ) -> None:
     assert ask(stage, timestamp) == uncommitted
     assert ask(stage, timestamp, isolation=1) == committed
@@ -83,7 +89,7 @@ def test_list_offsets_returns_nothing_above_the_last_fetchable_offset(
 
 
 def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     log = stage.hosted.host("t").log
     append(log, 3, 90, 90)
     append(log, 3, 30, **IN_TRANSACTION)
@@ -92,7 +98,7 @@ def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all
         assert ask(stage, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
 
 
-def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: Stage) -> None:
+def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: HandlerFixture) -> None:
     log = stage.hosted.replicas["t", 0].log
     log.set_high_watermark(5)
     log.maybe_increment_log_start_offset(4)
@@ -103,7 +109,7 @@ def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: Stage) -> None:
 
 
 def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debugging() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
     for number in (-1, 0, 2):
@@ -127,16 +133,16 @@ def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debu
 def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
     *, compact: bool, delete: bool, topic: str, partition: int, code: E
 ) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
     stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
-    stage.services.storage = Storage()
+    stage.services.log_dirs = Storage()
     request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
 
     async def main() -> Any:
-        return await awaited(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))
+        return await resolve(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))
 
-    (row,) = as_sent(virtually(main), 2).topics[0].partitions
+    (row,) = as_decoded(run_virtual(main), 2).topics[0].partitions
     assert row.error_code == code
 
 

@@ -6,27 +6,29 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import alter_replica_log_dirs, describe_log_dirs
-from ottla.broker.server.dispatch import ROUTES, Context
+from ottla.broker.server.dispatch import BROKER_APIS, RequestContext
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.moving import AT, Moving
-from ottla.broker.tests.world import awaited
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import resolve
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import describe_log_dirs as dl
 
 
-def context(ground: Moving, key: ApiKey) -> Context:
+def context(ground: Moving, key: ApiKey) -> RequestContext:
     services: Any = SimpleNamespace(
-        moves=ground.moves,
-        storage=ground.storage,
-        replicas=ground.replicas,
+        alter_log_dirs=ground.moves,
+        log_dirs=ground.storage,
+        replica_manager=ground.replicas,
         fail=ground.losses.fail,
         metadata=ground.cache,
     )
-    version = ROUTES[key].high
+    version = BROKER_APIS[key].max_version
     peer = Peer("127.0.0.1", ("here", 9092))
-    return Context(services, peer, key, version, "client", ground.env.now_ms(), Turn(ground.env), ROUTES)
+    return RequestContext(
+        services, peer, key, version, "client", ground.env.now_ms(), TimeSlice(ground.env), BROKER_APIS
+    )
 
 
 async def alter(ground: Moving, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
@@ -34,13 +36,13 @@ async def alter(ground: Moving, *rows: tuple[str, str, int]) -> list[tuple[str, 
     request = al.AlterReplicaLogDirsRequest(
         [al.AlterReplicaLogDir(path, [al.AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
     )
-    answer = await awaited(alter_replica_log_dirs.handle(context(ground, ApiKey.ALTER_REPLICA_LOG_DIRS), request))
+    answer = await resolve(alter_replica_log_dirs.handle(context(ground, ApiKey.ALTER_REPLICA_LOG_DIRS), request))
     return [(t.topic_name, p.partition_index, p.error_code) for t in answer.results for p in t.partitions]
 
 
 async def described(ground: Moving) -> dict[str, list[tuple[int, int, bool]]]:
     """By directory: partition, lag, and whether it is a copy."""
-    answer = await awaited(
+    answer = await resolve(
         describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(None))
     )
     return {

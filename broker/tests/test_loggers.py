@@ -11,8 +11,8 @@ import pytest
 
 from ottla.broker.handlers import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.quorum import incremental_alter_configs as at_controller
-from ottla.broker.server.dispatch import Context
-from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
+from ottla.broker.server.dispatch import RequestContext
+from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
@@ -41,7 +41,7 @@ def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") 
     return ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*row) for row in rows])
 
 
-class Asking(Context):
+class LoggerClient(RequestContext):
     """A request of a client that may do to the cluster what ``services.rights`` holds."""
 
     def may(
@@ -51,13 +51,13 @@ class Asking(Context):
         return operation in rights.rights and resource is ResourceType.CLUSTER and name == CLUSTER_NAME
 
 
-class Node(Stage):
+class LoggerNode(HandlerFixture):
     """A node whose controller answers each resource with the error 41."""
 
     def __init__(self) -> None:
         super().__init__()
         self.forwarded: list[ia.AlterConfigsResource] = []
-        self.services.admin = SimpleNamespace(forward=self._forward)
+        self.services.controller_forwarder = SimpleNamespace(forward=self._forward)
         self.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION}
 
     async def _forward(self, context: Any, request: Any) -> Any:
@@ -72,26 +72,26 @@ class Node(Stage):
             self.services.rights = self.rights
             request = ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
             made = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-            context = Asking(**{field: getattr(made, field) for field in Context.__dataclass_fields__})
+            context = LoggerClient(**{field: getattr(made, field) for field in RequestContext.__dataclass_fields__})
             context.frame = encode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 5, "client", request)[4:]
-            return await awaited((handler or incremental_alter_configs).handle(context, request))
+            return await resolve((handler or incremental_alter_configs).handle(context, request))
 
-        return [(row.error_code, row.error_message) for row in virtually(run).responses]
+        return [(row.error_code, row.error_message) for row in run_virtual(run).responses]
 
     def described(self, name: str = "1", keys: list[str] | None = None) -> Any:
         async def run() -> Any:
             resource = dc.DescribeConfigsResource(8, name, keys)
             context = self.context(ApiKey.DESCRIBE_CONFIGS, 4)
-            return await awaited(describe_configs.handle(context, dc.DescribeConfigsRequest([resource], True, True)))
+            return await resolve(describe_configs.handle(context, dc.DescribeConfigsRequest([resource], True, True)))
 
-        return as_sent(virtually(run), 4).results[0]
+        return as_decoded(run_virtual(run), 4).results[0]
 
     def level(self, name: str) -> str:
         return {row.name: row.value for row in self.described().configs}[name]
 
 
 def test_describe_configs_of_loggers_tells_the_level_that_holds() -> None:
-    node = Node()
+    node = LoggerNode()
     logging.getLogger("ottla.txn").setLevel(7)
     logging.getLogger("ottla.isr").setLevel(logging.CRITICAL + 1)
     rows = {row.name: row for row in node.described().configs}
@@ -123,12 +123,12 @@ def test_describe_configs_of_loggers_tells_the_level_that_holds() -> None:
     ],
 )
 def test_describe_configs_of_loggers_of_another_node_is_refused(name: str, message: str) -> None:
-    result = Node().described(name)
+    result = LoggerNode().described(name)
     assert (result.error_code, result.error_message, result.configs) == (42, message, [])
 
 
 def test_levels_are_set_and_unset() -> None:
-    node = Node()
+    node = LoggerNode()
     assert node.alter(changes(("ottla.txn", SET, "TRACE"), ("root", SET, "WARN"))) == [(0, None)]
     assert (node.level("ottla.txn"), node.level("root"), node.level("ottla.admin")) == ("TRACE", "WARN", "WARN")
     assert logging.getLogger("ottla.txn").isEnabledFor(5)
@@ -178,7 +178,7 @@ def test_levels_are_set_and_unset() -> None:
     ],
 )
 def test_changes_of_loggers_that_cannot_be_change_nothing(rows: Any, code: ErrorCode, message: str | None) -> None:
-    node = Node()
+    node = LoggerNode()
     assert node.alter(changes(("ottla.txn", SET, "ERROR"), *rows)) == [(code, message)]
     assert node.level("ottla.txn") == "INFO"
 
@@ -192,24 +192,24 @@ def test_changes_of_loggers_that_cannot_be_change_nothing(rows: Any, code: Error
     ],
 )
 def test_loggers_of_another_node_are_not_changed(name: str, message: str) -> None:
-    assert Node().alter(changes(("root", SET, "ERROR"), name=name)) == [(ErrorCode.INVALID_REQUEST, message)]
+    assert LoggerNode().alter(changes(("root", SET, "ERROR"), name=name)) == [(ErrorCode.INVALID_REQUEST, message)]
 
 
 def test_a_resource_named_twice_changes_nothing() -> None:
-    node = Node()
+    node = LoggerNode()
     twice = [changes(("root", SET, "ERROR")), changes(("root", SET, "WARN"))]
     assert node.alter(*twice) == [(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
     assert node.level("root") == "INFO"
 
 
 def test_validate_only_changes_nothing() -> None:
-    node = Node()
+    node = LoggerNode()
     assert node.alter(changes(("root", SET, "ERROR")), validate_only=True) == [(0, None)]
     assert node.level("root") == "INFO"
 
 
 def test_other_resources_are_left_to_the_controller() -> None:
-    node = Node()
+    node = LoggerNode()
     other = changes(("retention.ms", SET, "1"), kind=2, name="t")
     assert node.alter(changes(("root", SET, "ERROR")), other) == [(41, None), (0, None)]
     assert node.forwarded == [other]
@@ -227,7 +227,7 @@ def test_other_resources_are_left_to_the_controller() -> None:
 def test_loggers_are_changed_only_by_clients_that_are_allowed_to(
     handler: Any, operation: AclOperation, message: str | None
 ) -> None:
-    node = Node()
+    node = LoggerNode()
     node.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION} - {operation}
     refused = [(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)]
     assert node.alter(changes(("root", SET, "ERROR")), handler=handler) == refused

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from ottla.broker.auth import ways
-from ottla.broker.auth.doors import door_of
+from ottla.broker.auth.doors import build_listener_security
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.tests.line import Stage, in_virtual_time
+from ottla.broker.tests.line import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.test_connection import BEAT
 from ottla.peers import scram
@@ -36,8 +36,8 @@ def keys(user: str, mechanism: str) -> scram.Keys | None:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    stage = Stage(monkeypatch)
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
     known = [
         ApiVersion(ApiKey.SASL_HANDSHAKE, 0, 1),
         ApiVersion(ApiKey.SASL_AUTHENTICATE, 0, 2),
@@ -50,9 +50,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return stage
 
 
-def at_the_gate(stage: Stage, main: Any) -> None:
+def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
     """Run something while a listener asks who comes."""
-    door = door_of(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
+    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
     env: Any = stage.env
 
     async def run() -> None:
@@ -66,7 +66,7 @@ def at_the_gate(stage: Stage, main: Any) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
-def test_who_knows_the_password_is_heard(stage: Stage, mechanism: str) -> None:
+def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: str) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -78,17 +78,17 @@ def test_who_knows_the_password_is_heard(stage: Stage, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256])
-def test_who_does_not_is_told_so_and_the_connection_ends(stage: Stage, mechanism: str) -> None:
+def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixture, mechanism: str) -> None:
     async def main(env: Any) -> None:
         with pytest.raises(NotLetIn) as refused:
             await dial(env, HERE, "me", 10.0, Access(None, Login(mechanism, "n", "wrong-secret")))
         assert "secret" not in str(refused.value)
-        assert env.net.sides[0].other.is_closed
+        assert env.net.accepted[0].peer_stream.is_closed
 
     at_the_gate(stage, main)
 
 
-def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: Stage) -> None:
+def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: DispatcherFixture) -> None:
     async def main(env: Any) -> None:
         with pytest.raises(NotLetIn, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 is"):
             await dial(env, HERE, "me", 10.0, Access(None, Login("GSSAPI", "n", "n-secret")))
@@ -96,7 +96,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: Stag
     at_the_gate(stage, main)
 
 
-def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: Stage) -> None:
+def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: DispatcherFixture) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -120,13 +120,15 @@ THREE = {
 
 
 def test_303_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
-    config = NodeConfig({**THREE, ways.BETWEEN_BROKERS: "PLAIN"})
-    assert ways.between_brokers(config) == Access(None, Login("PLAIN", "n", "n-secret"))
-    assert ways.to_controllers(config) == OPEN
+    config = NodeConfig({**THREE, ways.INTER_BROKER_MECHANISM: "PLAIN"})
+    assert ways.inter_broker_access(config) == Access(None, Login("PLAIN", "n", "n-secret"))
+    assert ways.controller_access(config) == OPEN
 
 
 def test_303_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
-    assert [key for key, _ in ways.refusals(NodeConfig(dict(THREE)))] == [ways.BETWEEN_BROKERS]  # GSSAPI is the default
-    assert list(ways.refusals(NodeConfig({**THREE, ways.BETWEEN_BROKERS: "PLAIN"}))) == []
+    assert [key for key, _ in ways.find_credential_problems(NodeConfig(dict(THREE)))] == [
+        ways.INTER_BROKER_MECHANISM
+    ]  # GSSAPI is the default
+    assert list(ways.find_credential_problems(NodeConfig({**THREE, ways.INTER_BROKER_MECHANISM: "PLAIN"}))) == []
     alone = {key: value for key, value in THREE.items() if key != "controller.quorum.voters"}
-    assert list(ways.refusals(NodeConfig(alone))) == []
+    assert list(ways.find_credential_problems(NodeConfig(alone))) == []

@@ -9,8 +9,8 @@ import pytest
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.controllers import Stage, sealed
 from ottla.broker.tests.test_controller_listener import Listener, enveloped
-from ottla.broker.tests.world import awaited, virtually
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import resolve, run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request, parse_request
@@ -23,17 +23,17 @@ CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
 MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(str(n), error_message=None) for n in range(COUNT)])
 
 
-class Watched(Turn):
+class Watched(TimeSlice):
     """Over whenever somebody asks, and counts how often the others got their turn."""
 
     rests = 0
 
-    def is_over(self) -> bool:
+    def is_used_up(self) -> bool:
         return True
 
-    async def rest(self) -> None:
+    async def yield_now(self) -> None:
         type(self).rests += 1
-        await super().rest()
+        await super().yield_now()
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +66,9 @@ def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that
     async def story() -> Any:
         peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
         turn = Watched(listener.env)
-        return await awaited(listener.dispatcher.answer(peer, parse_request(frame), turn))
+        return await resolve(listener.dispatcher.handle_request(peer, parse_request(frame), turn))
 
-    assert virtually(story).error_code == code
+    assert run_virtual(story).error_code == code
     assert Watched.rests >= COUNT
 
 

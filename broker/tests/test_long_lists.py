@@ -22,9 +22,9 @@ from ottla.broker.handlers import (
 from ottla.broker.handlers.alter_configs import joined, reframed
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
-from ottla.broker.server.session import STEP
-from ottla.broker.tests.at_once import done
-from ottla.broker.tests.world import Stage, as_sent, virtually
+from ottla.broker.server.session import PARTITIONS_PER_STEP
+from ottla.broker.tests.at_once import run_steps
+from ottla.broker.tests.world import HandlerFixture, as_decoded, run_virtual
 from ottla.controller import decision
 from ottla.controller.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage, PartitionRegistration, TopicImage
@@ -85,7 +85,7 @@ class Steps:
 
     def go(self, steps: Generator[Any, None, Any]) -> Any:
         counted = self._counted(steps)
-        return done(counted)
+        return run_steps(counted)
 
     def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
         while True:
@@ -99,12 +99,12 @@ class Steps:
 def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
     context = SimpleNamespace(
         image=image,
-        turn=Steps(),
+        time_slice=Steps(),
         version=version,
-        is_guarded=True,
+        has_authorizer=True,
         may=lambda *_, **__: True,
         peer=Peer("127.0.0.1", ("here", 9092)),
-        services=services or Stage().services,
+        services=services or HandlerFixture().services,
     )
     return handle(context, request), context.turn.count
 
@@ -113,8 +113,8 @@ def directory(*partitions: tuple[str, int]) -> Any:
     """As much of a node as one data directory with such partitions is."""
     logs = {at: SimpleNamespace(is_future=False, size_bytes=5) for at in partitions}
     at = SimpleNamespace(path="/a", full_path="/a", logs=logs, disk=SimpleNamespace(usage=lambda path: (1, 1)))
-    storage = SimpleNamespace(directories=[at], failed={}, is_cordoned=lambda directory: False)
-    return SimpleNamespace(storage=storage)
+    storage = SimpleNamespace(directory_assignments=[at], failed={}, is_cordoned=lambda directory: False)
+    return SimpleNamespace(log_dirs=storage)
 
 
 def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -128,7 +128,7 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
         partitions=frozenset((name, number) for name in NAMES for number in (1, 0)),
     )
     monkeypatch.setattr(describe_transactions, "machine_of", lambda _: SimpleNamespace(seen=lambda _: txn))
-    return SimpleNamespace(transactions=SimpleNamespace(shard_of=lambda _: None))
+    return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_of=lambda _: None))
 
 
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
@@ -223,7 +223,7 @@ class CountedParts(list[Any]):
 def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     monkeypatch: pytest.MonkeyPatch, is_repeated: bool
 ) -> None:
-    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 10)
+    monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 10)
     parts = [FetchPartition(1)] * 1000 if is_repeated else []
     topics = CountedParts([FetchTopic("t", partitions=CountedParts(parts))] * (1 if is_repeated else 1000))
     topics.append(FetchTopic("u", partitions=[FetchPartition(number) for number in range(20)]))
@@ -242,17 +242,17 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
                     most = max(most, CountedParts.taken)
 
     request = FetchRequest(topics=topics, session_epoch=-1, max_wait_ms=0)
-    context = Stage().context(ApiKey.FETCH, 12)
-    context.turn = Longest()  # type: ignore[assignment]
+    context = HandlerFixture().context(ApiKey.FETCH, 12)
+    context.time_slice = Longest()  # type: ignore[assignment]
     answer: Any = fetch.handle(context, request)
     assert sum(len(topic.partitions) for topic in answer.responses) == 20 + is_repeated
-    assert most <= 2 * STEP
+    assert most <= 2 * PARTITIONS_PER_STEP
 
 
 def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     topics = [AlterConfigsResource(2, f"t{number}", [AlterableConfig("a", "1")]) for number in range(2000)]
     whole = AlterConfigsRequest([*topics, topics[0]], True)
-    context = Stage().context(ApiKey.ALTER_CONFIGS, 2)
+    context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
     context.frame = encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
     part = AlterConfigsRequest(topics[1:], True)
     turn = Steps()
@@ -270,7 +270,7 @@ def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
         return AlterConfigsResponse(responses=rows)
 
     async def run() -> None:
-        answer = as_sent(await joined(controller(), here), 2)
+        answer = as_decoded(await joined(controller(), here), 2)
         assert [row.resource_name for row in answer.responses] == [f"{x}{n}" for x in "ab" for n in range(1000)]
 
-    virtually(run)
+    run_virtual(run)

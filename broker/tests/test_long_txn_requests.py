@@ -16,8 +16,8 @@ from ottla.broker.handlers import (
 )
 from ottla.broker.tests.test_txn_handlers import Denying, asked
 from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, begun, run
-from ottla.broker.tests.world import Hurried, Stage, awaited
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import AdvancingClock, HandlerFixture, resolve
+from ottla.broker.turn import TimeSlice
 from ottla.broker.txn.adding import added
 from ottla.broker.txn.marking import _Work as Marking
 from ottla.controller.acl import AclOperation, ResourceType
@@ -50,15 +50,15 @@ class Counted(list[Any]):
         return super().__contains__(item)
 
 
-def in_turns(stage: Stage, module: Any, key: ApiKey, version: int, request: Any) -> Any:
+def in_turns(stage: HandlerFixture, module: Any, key: ApiKey, version: int, request: Any) -> Any:
     """What a handler gives where each step uses a turn up."""
     context = stage.context(key, version)
-    context.turn = Turn(Hurried())  # type: ignore[arg-type]
+    context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
     return module.handle(context, request)
 
 
 def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     replica = stage.hosted.host("t")
     table = replica.log.producers.producers
     for pid in range(MANY):
@@ -103,14 +103,14 @@ def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_o
     topics = [wm.WritableTxnMarkerTopic(Name(f"t{number}"), []) for number in range(MANY)]
     request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
     response = wm.WriteTxnMarkersResponse()
-    steps = list(Marking(Stage().services).begin(request, response))
+    steps = list(Marking(HandlerFixture().services).begin(request, response))
     assert len(steps) >= MANY
     assert len(response.markers[0].topics) == MANY
     assert len(Name.compared) <= MANY
 
 
 def test_markers_nobody_may_write_are_refused_in_turns() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.services.authorizer = Denying(
         (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     )
@@ -120,7 +120,7 @@ def test_markers_nobody_may_write_are_refused_in_turns() -> None:
     assert not isinstance(answer, Message), "it must rest"
 
     async def story() -> None:
-        rows = (await awaited(answer)).markers[0].topics[0].partitions
+        rows = (await resolve(answer)).markers[0].topics[0].partitions
         assert len(rows) == MANY
         assert {row.error_code for row in rows} == {E.CLUSTER_AUTHORIZATION_FAILED}
 

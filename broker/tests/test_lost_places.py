@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
@@ -103,7 +103,7 @@ def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
     left(ground, 1, *other)
     known = lying(ground.storage.directories[0].id, OTHER)
     ground.image = MetadataImage(topics={"t": known}, topic_names={known.id: "t"})
-    virtually(lambda: ground.replicas.load(ground.image))
+    run_virtual(lambda: ground.replicas.load(ground.image))
     replica = ground.replicas.get("t", 0)
     assert replica is not None
     assert replica.log.directory == ("/a/t-0", "/b/t-0")[kept]

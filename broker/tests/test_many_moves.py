@@ -15,7 +15,7 @@ from ottla.broker.replica.mover import PIECE_BYTES, Mover
 from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import topic
 from ottla.broker.tests.moving import AT, NONE, Moving
-from ottla.broker.turn import BESIDE_MS
+from ottla.broker.turn import BACKGROUND_SLICE_MS
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode
 
@@ -79,7 +79,7 @@ def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatc
             ended = True
         assert not len(ground.mover)
         assert clock[0] == COUNT
-        assert ran >= COUNT / 2 / BESIDE_MS
+        assert ran >= COUNT / 2 / BACKGROUND_SLICE_MS
 
     trio.run(story)
 

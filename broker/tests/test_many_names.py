@@ -134,26 +134,26 @@ def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() ->
     assert ordered.consumer.members["a"].names is names
 
 
-class Looked(str):
+class HashCountingName(str):
     """A name that counts how often it is looked for in a table."""
 
     __slots__ = ()
     times = 0
 
     def __hash__(self) -> int:
-        Looked.times += 1
+        HashCountingName.times += 1
         return super().__hash__()
 
 
 def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() -> None:
-    names: list[str] = [Looked(f"none-{number}") for number in range(10 * java_order.SORTED_AT_ONCE)]
+    names: list[str] = [HashCountingName(f"none-{number}") for number in range(10 * java_order.SORTED_AT_ONCE)]
     log = SimpleNamespace(settings=SimpleNamespace(max_message_bytes=2**20))
     shard = SimpleNamespace(replica=SimpleNamespace(log=log))
     groups = SimpleNamespace(shard_of=lambda group_id: shard)
-    context: Any = SimpleNamespace(is_guarded=False, services=SimpleNamespace(groups=groups))
-    Looked.times, most = 0, 0
+    context: Any = SimpleNamespace(has_authorizer=False, services=SimpleNamespace(groups=groups))
+    HashCountingName.times, most = 0, 0
     for _ in taking_in(context, "g", names):
-        most, Looked.times = max(most, Looked.times), 0
+        most, HashCountingName.times = max(most, HashCountingName.times), 0
     assert most <= 4 * java_order.SORTED_AT_ONCE
 
 

@@ -11,7 +11,7 @@ import trio
 
 from ottla.broker.tests.register import Refusing
 from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
-from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.broker.txn import markers
 from ottla.broker.txn import records as tr
 from ottla.broker.txn.coordinator import machine_of
@@ -83,7 +83,7 @@ def test_of_those_that_a_coordinator_takes_over_too() -> None:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
     assert max(pending for pending, _ in seen) == MANY
     assert max(b[0] - a[0] for a, b in itertools.pairwise(seen)) <= 2 * RECORDS_PER_STEP
     assert max(b[1] - a[1] for a, b in itertools.pairwise(seen)) <= 2 * A_TURN

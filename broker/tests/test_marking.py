@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from ottla.broker.handlers import write_txn_markers
-from ottla.broker.tests.world import Stage, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual
 from ottla.log.tests.world import UNVERIFIED_TXN, make_transactional_batch
 from ottla.log.validate import AppendOrigin
 from ottla.wire.apis import ApiKey
@@ -20,8 +20,8 @@ from ottla.wire.records import iterate_records
 PID = 7
 
 
-def a_stage() -> Stage:
-    stage = Stage()
+def a_stage() -> HandlerFixture:
+    stage = HandlerFixture()
     stage.hosted.host("t", partitions=2)
     stage.hosted.host("u")
     return stage
@@ -35,9 +35,9 @@ def marker(
     )
 
 
-def send(stage: Stage, *markers: m.WritableTxnMarker) -> Any:
+def send(stage: HandlerFixture, *markers: m.WritableTxnMarker) -> Any:
     context = stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
-    return virtually(partial(awaited, write_txn_markers.handle(context, m.WriteTxnMarkersRequest(list(markers)))))
+    return run_virtual(partial(resolve, write_txn_markers.handle(context, m.WriteTxnMarkersRequest(list(markers)))))
 
 
 def told(answer: Any) -> list[tuple[int, str, int, int]]:
@@ -49,7 +49,7 @@ def told(answer: Any) -> list[tuple[int, str, int, int]]:
     ]
 
 
-def opened(stage: Stage, topic: str, number: int = 0) -> None:
+def opened(stage: HandlerFixture, topic: str, number: int = 0) -> None:
     stage.hosted.replicas[topic, number].append(
         make_transactional_batch(PID, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN
     )
@@ -94,12 +94,12 @@ def test_one_result_for_each_producer_and_an_outcome_for_each_partition() -> Non
     assert told(send(stage, marker(("t", [0]), epoch=5, by=8))) == [(PID, "t", 0, E.TRANSACTION_COORDINATOR_FENCED)]
 
 
-def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> Stage:
+def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
     from dataclasses import replace
 
     from ottla.log.settings import LogConfig
 
-    stage = Stage(request_timeout_ms="3000")
+    stage = HandlerFixture(request_timeout_ms="3000")
     stage.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
     return stage
 
@@ -112,7 +112,7 @@ def test_a_marker_is_done_when_its_followers_have_it() -> None:
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow)
-            return await awaited(
+            return await resolve(
                 write_txn_markers.handle(
                     stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
@@ -127,7 +127,7 @@ def test_a_marker_is_done_when_its_followers_have_it() -> None:
         assert replica.log.last_stable_offset == 0, "released at the marker's high watermark, not when it is appended"
         replica.fetched(2, -1, 2, 0, 2, stage.env.now_ms())
 
-    answer, at = virtually(main)
+    answer, at = run_virtual(main)
     assert told(answer) == [(PID, "t", 0, 0)]
     assert round(at - began) == 2
     assert replica.log.last_stable_offset == 2
@@ -150,7 +150,7 @@ def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(leave)
-            return await awaited(
+            return await resolve(
                 write_txn_markers.handle(
                     stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
@@ -162,4 +162,4 @@ def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
         replica.resign()
         replica.changed()
 
-    assert told(virtually(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]
+    assert told(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]

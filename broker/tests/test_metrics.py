@@ -11,10 +11,10 @@ import trio.testing
 
 from ottla.broker.replica.partition import Committed, Follower, Following, Leading
 from ottla.broker.server import metrics
-from ottla.broker.server.metrics import Numbers
-from ottla.broker.server.observer import Counts
+from ottla.broker.server.metrics import MetricSources
+from ottla.broker.server.observer import RequestMetrics
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+from ottla.broker.tests.line import ClientStream, ConnectionEnv, FakeListener, in_virtual_time
 from ottla.controller.raft.chain import VoterSetHistory
 from ottla.controller.raft.events import HardState, ReplicaKey
 from ottla.controller.raft.states import RaftFollowerState as Follower_
@@ -164,7 +164,7 @@ def log(topic: str, number: int) -> Any:
     )
 
 
-class Replicas(list[Any]):
+class MetricsReplicas(list[Any]):
     offline = (1, 2, 3, 4)
     isr_expands, isr_shrinks, isr_failures = 21, 22, 23
 
@@ -179,14 +179,16 @@ def led(*isr: int) -> Leading:
     return Leading(1, 3, 0, Committed(isr), 0, {2: Follower(), 3: Follower()})
 
 
-def numbers(logs: list[Any], *, serves: bool = True) -> Numbers:
+def numbers(logs: list[Any], *, serves: bool = True) -> MetricSources:
     followers = [replica(Following(3, 2), lag) for lag in (30, 4)]
-    replicas: Any = Replicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
+    replicas: Any = MetricsReplicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
-    cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
-    scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
+    cleaner: Any = SimpleNamespace(uncleanable_count=5, passes=6, bytes_read=70, bytes_written=80)
+    scrubber: Any = SimpleNamespace(segments_read=9, damage_count=11)
     controller = SimpleNamespace(raft=following())
-    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, serves, decides=False)
+    return MetricSources(
+        storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, serves, is_controller=False
+    )
 
 
 def following() -> Any:
@@ -206,8 +208,8 @@ def following() -> Any:
     )
 
 
-def counted() -> Counts:
-    counts, peer = Counts(), Peer("h", ("a", 1))
+def counted() -> RequestMetrics:
+    counts, peer = RequestMetrics(), Peer("h", ("a", 1))
     for key, size_bytes, answer_bytes in (
         (ApiKey.OFFSET_FOR_LEADER_EPOCH, 20, 9),
         (ApiKey.PRODUCE, 10, 7),
@@ -222,8 +224,8 @@ def counted() -> Counts:
 
 def test_the_page_says_what_each_number_is() -> None:
     async def run() -> None:
-        world: Any = World()
-        page = await metrics.page(world, numbers([log("a", 0), log("b", 7)]))
+        world: Any = ConnectionEnv()
+        page = await metrics.render_page(world, numbers([log("a", 0), log("b", 7)]))
         assert page.decode() == OF_A_BROKER + OF_EVERY_NODE
 
     in_virtual_time(run)
@@ -231,8 +233,8 @@ def test_the_page_says_what_each_number_is() -> None:
 
 def test_a_controller_that_is_no_broker_tells_of_no_logs() -> None:
     async def run() -> None:
-        world: Any = World()
-        assert (await metrics.page(world, numbers([], serves=False))).decode() == OF_EVERY_NODE
+        world: Any = ConnectionEnv()
+        assert (await metrics.render_page(world, numbers([], serves=False))).decode() == OF_EVERY_NODE
 
     in_virtual_time(run)
 
@@ -244,7 +246,7 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 
     async def run() -> None:
         nonlocal turns
-        world: Any = World()
+        world: Any = ConnectionEnv()
 
         def look(_: Any) -> int:
             world.work(0.05)
@@ -265,7 +267,7 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            await metrics.page(world, numbers(logs))
+            await metrics.render_page(world, numbers(logs))
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
@@ -275,8 +277,8 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 @pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 101])
 def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
     async def run() -> None:
-        world: Any = World()
-        text = (await metrics.page(world, numbers([log("t", n) for n in range(count)]))).decode()
+        world: Any = ConnectionEnv()
+        text = (await metrics.render_page(world, numbers([log("t", n) for n in range(count)]))).decode()
         for name in ("size", "numlogsegments", "logstartoffset", "logendoffset"):
             found = [x for x in text.split("\n") if x.startswith(f"kafka_log_log_{name}{{")]
             assert [x.split('"')[3] for x in found] == [str(n) for n in range(count)]
@@ -286,13 +288,13 @@ def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
 
 
 def test_who_asks_for_nothing_is_let_go_after_ten_seconds() -> None:
-    silent, left = Line(), Line()
+    silent, left = ClientStream(), ClientStream()
 
     async def run() -> None:
-        world: Any = World()
-        door: Any = Door()
+        world: Any = ConnectionEnv()
+        door: Any = FakeListener()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            nursery.start_soon(metrics.serve_metrics, world, numbers([]), door)
             await door.send.send(silent)
             await trio.sleep(9.9)
             assert not silent.is_closed

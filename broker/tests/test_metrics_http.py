@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from ottla.broker.server import metrics
-from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+from ottla.broker.tests.line import ClientStream, ConnectionEnv, FakeListener, in_virtual_time
 from ottla.broker.tests.test_metrics import numbers
 
 
@@ -46,21 +46,21 @@ from ottla.broker.tests.test_metrics import numbers
 )
 @pytest.mark.parametrize("most", [7, 100_000])
 def test_the_page_is_had_with_get_in_whatever_pieces_it_is_asked_for(asked: bytes, status: bytes, most: int) -> None:
-    line = Line()
+    line = ClientStream()
     line.most_bytes = most
 
     async def run() -> None:
-        world: Any = World()
-        door: Any = Door()
+        world: Any = ConnectionEnv()
+        door: Any = FakeListener()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            nursery.start_soon(metrics.serve_metrics, world, numbers([]), door)
             await door.send.send(line)
-            line.say(asked)
+            line.send_bytes(asked)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
-    head, body = line.heard.split(b"\r\n\r\n", 1)
+    head, body = line.received.split(b"\r\n\r\n", 1)
     assert head.split(b"\r\n")[0] == b"HTTP/1.1 " + status
     assert f"Content-Length: {len(body)}".encode() in head
     assert (b"ottla_scrub_damage_total 11" in body) == (status == b"200 OK")
@@ -74,20 +74,20 @@ def test_the_page_is_had_with_get_in_whatever_pieces_it_is_asked_for(asked: byte
 def test_head_has_the_fields_of_get_and_no_body(target: bytes, status: bytes) -> None:
     heard = []
     for method in (b"GET", b"HEAD"):
-        line = Line()
+        line = ClientStream()
 
-        async def run(line: Line = line, method: bytes = method) -> None:
-            world: Any = World()
-            door: Any = Door()
+        async def run(line: ClientStream = line, method: bytes = method) -> None:
+            world: Any = ConnectionEnv()
+            door: Any = FakeListener()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(metrics.serve, world, numbers([]), door)
+                nursery.start_soon(metrics.serve_metrics, world, numbers([]), door)
                 await door.send.send(line)
-                line.say(method + b" " + target + b" HTTP/1.1\r\n\r\n")
+                line.send_bytes(method + b" " + target + b" HTTP/1.1\r\n\r\n")
                 await trio.testing.wait_all_tasks_blocked()
                 nursery.cancel_scope.cancel()
 
         in_virtual_time(run)
-        heard.append(line.heard.partition(b"\r\n\r\n"))
+        heard.append(line.received.partition(b"\r\n\r\n"))
     assert heard[1][0] == heard[0][0]
     assert heard[0][0].startswith(b"HTTP/1.1 " + status)
     assert heard[0][2] != b""
@@ -95,20 +95,20 @@ def test_head_has_the_fields_of_get_and_no_body(target: bytes, status: bytes) ->
 
 
 def test_a_client_that_sends_its_request_slowly_is_let_go_after_ten_seconds() -> None:
-    line = Line()
+    line = ClientStream()
 
     async def run() -> None:
-        world: Any = World()
-        door: Any = Door()
+        world: Any = ConnectionEnv()
+        door: Any = FakeListener()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            nursery.start_soon(metrics.serve_metrics, world, numbers([]), door)
             await door.send.send(line)
             for _ in range(10):
                 assert not line.is_closed
-                line.say(b"G")
+                line.send_bytes(b"G")
                 await trio.sleep(1)
             await trio.sleep(0.1)
-            assert (line.is_closed, line.heard) == (True, b"")
+            assert (line.is_closed, line.received) == (True, b"")
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
@@ -116,19 +116,19 @@ def test_a_client_that_sends_its_request_slowly_is_let_go_after_ten_seconds() ->
 
 def test_a_refused_request_is_received_to_its_end_before_the_connection_is_closed() -> None:
     """Closed before, the connection is reset, and the client may lose the response."""
-    line = Line()
+    line = ClientStream()
 
     async def run() -> None:
-        world: Any = World()
-        door: Any = Door()
+        world: Any = ConnectionEnv()
+        door: Any = FakeListener()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            nursery.start_soon(metrics.serve_metrics, world, numbers([]), door)
             await door.send.send(line)
-            line.say(b"POST /metrics HTTP/1.1\r\nContent-Length: 9000\r\n\r\nabc")
+            line.send_bytes(b"POST /metrics HTTP/1.1\r\nContent-Length: 9000\r\n\r\nabc")
             await trio.testing.wait_all_tasks_blocked()
-            assert line.heard.startswith(b"HTTP/1.1 405 ")
+            assert line.received.startswith(b"HTTP/1.1 405 ")
             assert not line.is_closed
-            line.say(b"x" * 8997)
+            line.send_bytes(b"x" * 8997)
             await trio.testing.wait_all_tasks_blocked()
             assert line.is_closed
             nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ import trio
 from ottla.broker.replica.mover import PIECE_BYTES, RATE_KEY
 from ottla.broker.tests.ground import topic
 from ottla.broker.tests.moving import AT, NONE, Moving
-from ottla.broker.upkeep.flusher import Flusher
+from ottla.broker.upkeep.flusher import LogMaintenance
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.wire.errors import ErrorCode as E
 from ottla.world.env import Lane
@@ -64,8 +64,8 @@ def test_it_moves_under_load_of_which_every_answer_waits_for_the_disk() -> None:
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
-            flusher = Flusher(ground.env, ground.storage, 10**9, 10**9, ground.losses.fail, nursery.start_soon)
-            ground.flush_due = flusher.flush_due
+            flusher = LogMaintenance(ground.env, ground.storage, 10**9, 10**9, ground.losses.fail, nursery.start_soon)
+            ground.flush_due = flusher.request_flush
             ground.write(500, 5000)
             nursery.start_soon(load)
             await ground.until(lambda: not ground.replica.flushing or ground.replica.log.high_watermark > 500)

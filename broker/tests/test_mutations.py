@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.counters import FORGOTTEN_MS
-from ottla.broker.auth.mutations import STRICT_SINCE, TokenBucket
-from ottla.broker.tests.test_quotas import Stage, Who
+from ottla.broker.auth.counters import COUNTER_EXPIRY_MS
+from ottla.broker.auth.mutations import STRICT_FROM_VERSION, TokenBucket
+from ottla.broker.tests.test_quotas import QuotaFixture, QuotaUser
 from ottla.controller.decision import ChargeQuota, ControllerDefaults, no_quota, run_to_end
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import MetadataImage
@@ -26,8 +26,8 @@ RATE = "controller_mutation_rate"
 CREATE = ApiKey.CREATE_TOPICS
 
 
-def begun(stage: Stage, key: ApiKey = CREATE, version: int = 7, who: Who | None = None) -> Any:
-    return stage.quotas.changes(who or Who(), "c", key, version)
+def begun(stage: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
+    return stage.quotas.new_mutation_quota(who or QuotaUser(), "c", key, version)
 
 
 def told(changes: Any, before_ms: int = 0) -> int:
@@ -38,25 +38,25 @@ def told(changes: Any, before_ms: int = 0) -> int:
 
 def test_a_bucket_is_full_at_first_and_holds_eleven_seconds() -> None:
     bucket = TokenBucket()
-    assert bucket.look(2, 5_000) == 22
-    assert bucket.take(30, 2, 5_000) == -8
-    assert bucket.look(2, 7_500) == -3
-    assert bucket.look(2, 10**9) == 22
-    assert bucket.take(22, 2, 10**9) == 0
-    assert bucket.look(5, 10**9 + 1000) == 5, "another rate holds at once"
+    assert bucket.measure(2, 5_000) == 22
+    assert bucket.record(30, 2, 5_000) == -8
+    assert bucket.measure(2, 7_500) == -3
+    assert bucket.measure(2, 10**9) == 22
+    assert bucket.record(22, 2, 10**9) == 0
+    assert bucket.measure(5, 10**9 + 1000) == 5, "another rate holds at once"
 
 
-@pytest.mark.parametrize("key", list(STRICT_SINCE))
+@pytest.mark.parametrize("key", list(STRICT_FROM_VERSION))
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_not(key: ApiKey, strict: bool) -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(2, key=RATE, user="u")
-    first = begun(stage, key, STRICT_SINCE[key] - (not strict), who)
+    first = begun(stage, key, STRICT_FROM_VERSION[key] - (not strict), who)
     first.spend(20)
     first.spend(10)
     if strict:
         assert told(first) == 0, "nobody was refused: the charge itself is not held against him"
-        second = begun(stage, key, STRICT_SINCE[key], who)
+        second = begun(stage, key, STRICT_FROM_VERSION[key], who)
         for _ in range(2):
             with pytest.raises(ProtocolError) as refused:
                 second.spend(1)
@@ -67,13 +67,13 @@ def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_
         assert told(first) == 4500
     assert who.throttle_ms in (4000, 4500)
     stage.clock.ms += 4500
-    again = begun(stage, key, STRICT_SINCE[key], who)
+    again = begun(stage, key, STRICT_FROM_VERSION[key], who)
     again.spend(1)
     assert told(again) == 0
 
 
 def test_time_that_passed_since_is_not_waited_for() -> None:
-    stage, who = Stage(), Who()
+    stage, who = QuotaFixture(), QuotaUser()
     stage.set(1, key=RATE, user="u")
     changes = begun(stage, version=5, who=who)
     changes.spend(13)
@@ -85,31 +85,31 @@ def test_time_that_passed_since_is_not_waited_for() -> None:
 
 
 def test_nothing_is_counted_without_a_quota_of_who_asks_or_for_other_requests() -> None:
-    stage = Stage()
+    stage = QuotaFixture()
     assert begun(stage) is None
     stage.set(1, key=RATE, user="v")
     assert begun(stage) is None
     stage.set(1, key=RATE, user="u")
     assert begun(stage) is not None
     assert begun(stage, ApiKey.ALTER_CONFIGS, 2) is None
-    assert stage.quotas.is_on
+    assert stage.quotas.is_enabled
     stage.set(None, key=RATE, user="u")
     stage.set(None, key=RATE, user="v")
     assert begun(stage) is None
-    assert not stage.quotas.is_on
+    assert not stage.quotas.is_enabled
 
 
 def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
-    stage = Stage()
+    stage = QuotaFixture()
     stage.set(1, key=RATE, client_id=None)
     for number in range(5):
-        stage.quotas.changes(Who(), f"c{number}", CREATE, 7).spend(1)  # type: ignore[union-attr]
-    mutations = stage.quotas._mutations
+        stage.quotas.new_mutation_quota(QuotaUser(), f"c{number}", CREATE, 7).record(1)  # type: ignore[union-attr]
+    mutations = stage.quotas._controller_mutation
     assert mutations is not None
-    assert len(mutations._rates) == 5
-    stage.clock.ms += FORGOTTEN_MS
+    assert len(mutations._counters) == 5
+    stage.clock.ms += COUNTER_EXPIRY_MS
     begun(stage)
-    assert len(mutations._rates) == 1
+    assert len(mutations._counters) == 1
 
 
 # ---------------------------------------------------------------- the controller's rules
@@ -132,22 +132,22 @@ def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuo
     return run_to_end(create_topics(image, request, 7, making))
 
 
-class Purse:
+class LimitedMutationQuota:
     """Refuses once so many partitions were counted."""
 
     def __init__(self, room: int) -> None:
-        self.room = room
+        self.remaining = room
         self.counted: list[int] = []
 
     def __call__(self, count: int) -> None:
-        if self.room <= 0:
+        if self.remaining <= 0:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        self.room -= count
+        self.remaining -= count
         self.counted.append(count)
 
 
 def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
-    purse = Purse(3)
+    purse = LimitedMutationQuota(3)
     topics = [ct.CreatableTopic("a", 2, 1), ct.CreatableTopic("b", 0, 1), ct.CreatableTopic("c", 5, 1)]
     answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), purse)
     codes = [row.error_code for row in answer.response.topics]
@@ -157,13 +157,13 @@ def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
 
 
 def test_a_trial_is_counted_too() -> None:
-    purse = Purse(3)
+    purse = LimitedMutationQuota(3)
     made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), purse)
     assert purse.counted == [2]
 
 
 def test_each_topic_is_counted_when_it_is_deleted() -> None:
-    purse, before = Purse(1), image("a", "b")
+    purse, before = LimitedMutationQuota(1), image("a", "b")
     request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
     answer = run_to_end(delete_topics(before, request, 6, purse))
     codes = [row.error_code for row in answer.response.responses]
@@ -172,7 +172,7 @@ def test_each_topic_is_counted_when_it_is_deleted() -> None:
 
 
 def test_only_partitions_that_are_new_are_counted() -> None:
-    purse, before = Purse(1), image("a", "b")
+    purse, before = LimitedMutationQuota(1), image("a", "b")
     topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
     request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])
     answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, purse))

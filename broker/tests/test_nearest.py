@@ -11,7 +11,7 @@ from ottla.broker.replica.nearest import nearest
 from ottla.broker.replica.partition import Committed, Follower, Leading
 from ottla.broker.tests.test_fetch import request, rows_of, send
 from ottla.broker.tests.test_follower_fetch import by
-from ottla.broker.tests.world import Stage
+from ottla.broker.tests.world import HandlerFixture
 from ottla.log.tests.world import make_batch
 
 NOW = 1000
@@ -56,7 +56,7 @@ def test_r340_where_a_consumer_is_sent(
 def test_a_consumer_in_another_rack_is_sent_away_with_nothing_and_at_once(
     selector: str, version: int, rack: str, sent_to: int
 ) -> None:
-    stage = Stage(**({"replica_selector_class": selector} if selector else {}))
+    stage = HandlerFixture(**({"replica_selector_class": selector} if selector else {}))
     stage.services.metadata.endpoints = lambda dialled, fenced=False: [(1, "h", 1, "a"), (2, "h", 2, "b")]
     replica: Any = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     replica.append(make_batch(10), NOW)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import describe_acls, describe_configs, describe_topic_partitions, list_offsets, metadata
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual, topic_id_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
@@ -30,12 +30,12 @@ def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
     out: list[Any] = []
 
     async def run() -> None:
-        stage = Stage()
+        stage = HandlerFixture()
         stage.hosted.host("a")
         stage.hosted.host("b")
         out.append(module.handle(stage.context(key, version), request))
 
-    virtually(run)
+    run_virtual(run)
     return out[0]
 
 

@@ -13,7 +13,7 @@ from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.tests.group_node import UNKNOWN_ID, Node, codes, run
-from ottla.broker.tests.world import as_sent, topic_id_of
+from ottla.broker.tests.world import as_decoded, topic_id_of
 from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.machine import RECORDS_PER_STEP
@@ -219,13 +219,13 @@ def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) 
             nursery.start_soon(others)
             at = 0 if known else many
             request = commit_request(commit_topic("t", *range(at, at + many)))
-            answer = as_sent(await node.ask(ApiKey.OFFSET_COMMIT, 9, request, each_ms=0.02), 9)
+            answer = as_decoded(await node.ask(ApiKey.OFFSET_COMMIT, 9, request, each_ms=0.02), 9)
             assert {code for _, parts in codes(answer) for _, code in parts} == {0 if known else 3}
             assert sum(len(parts) for _, parts in codes(answer)) == many
             assert turns >= (50 if known else 15), "sorted out, written and answered"
             turns = 0
             if known:
-                got = as_sent(await node.ask(ApiKey.OFFSET_FETCH, 9, fetch(9, *range(many)), each_ms=0.02), 9)
+                got = as_decoded(await node.ask(ApiKey.OFFSET_FETCH, 9, fetch(9, *range(many)), each_ms=0.02), 9)
                 assert [row[2] for row in rows(got.groups[0].topics)] == [40 + n for n in range(many)]
                 assert turns >= 15
             nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import trio
 
 from ottla.broker.handlers import produce
 from ottla.broker.server.connection import CloseConnection
-from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW, make_batch
@@ -34,11 +34,11 @@ def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000
     return p.ProduceRequest(None, acks, timeout_ms, topics)
 
 
-def send(stage: Stage, what: p.ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
     answer = produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what)
     if answer is None or isinstance(answer, Message):
         return answer
-    return virtually(partial(awaited, answer))
+    return run_virtual(partial(resolve, answer))
 
 
 def row_of(answer: Any) -> p.PartitionProduceResponse:
@@ -47,13 +47,13 @@ def row_of(answer: Any) -> p.PartitionProduceResponse:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    out = Stage()
+def stage() -> HandlerFixture:
+    out = HandlerFixture()
     out.hosted.host("t")
     return out
 
 
-def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: Stage) -> None:
+def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: HandlerFixture) -> None:
     assert row_of(send(stage, request(("t", 0, make_batch(0))))).base_offset == 0
     row = row_of(send(stage, request(("t", 0, make_batch(3)))))
     assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
@@ -106,7 +106,7 @@ def bytes_of(what: Any) -> Any:
 
 @pytest.mark.parametrize(("topic", "partition", "what", "acks", "version", "code"), REFUSED)
 def test_what_is_refused_says_why_and_leaves_no_trace(
-    stage: Stage, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
+    stage: HandlerFixture, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
 ) -> None:
     stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     stage.hosted.host("__consumer_offsets")
@@ -117,14 +117,14 @@ def test_what_is_refused_says_why_and_leaves_no_trace(
         assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
 
 
-def test_only_an_admin_tool_writes_to_an_internal_topic(stage: Stage) -> None:
+def test_only_an_admin_tool_writes_to_an_internal_topic(stage: HandlerFixture) -> None:
     stage.hosted.host("__consumer_offsets")
     what = request(("__consumer_offsets", 0, make_batch(0)))
     assert row_of(send(stage, what, 11, "__admin_client")).error_code == 0
     assert row_of(send(stage, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: Stage) -> None:
+def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: HandlerFixture) -> None:
     stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     row = row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 10))
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 3)
@@ -140,7 +140,9 @@ NO_BATCH = [
 
 
 @pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
-def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(stage: Stage, at: int, what: bytes, text: str) -> None:
+def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(
+    stage: HandlerFixture, at: int, what: bytes, text: str
+) -> None:
     bad = make_batch(0)
     bad[at : at + len(what)] = what
     answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
@@ -150,13 +152,13 @@ def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(stage: Stage, a
 
 
 @pytest.mark.parametrize("bad", [make_batch(0)[:40], make_batch(0)[:8] + (25).to_bytes(4, "big") + make_batch(0)[12:]])
-def test_a_batch_that_is_not_all_there_is_refused_alone(stage: Stage, bad: bytearray) -> None:
+def test_a_batch_that_is_not_all_there_is_refused_alone(stage: HandlerFixture, bad: bytearray) -> None:
     answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     codes = [r.error_code for t in answer.responses for r in t.partition_responses]
     assert codes == [0, ErrorCode.INVALID_RECORD if len(bad) == 40 else ErrorCode.CORRUPT_MESSAGE]
 
 
-def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: Stage) -> None:
+def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: HandlerFixture) -> None:
     """``ReplicaManager.appendToLocalLog``"""
     unknown_codec = make_batch(0, attributes=7)
     assert unknown_codec[22] == 7
@@ -173,13 +175,13 @@ def large(count: int, key: bytes | None = b"k") -> bytearray:
 
 
 @pytest.fixture
-def compacted() -> Stage:
-    stage = Stage()
+def compacted() -> HandlerFixture:
+    stage = HandlerFixture()
     stage.hosted.host("c", settings=LogConfig(compact=True))
     return stage
 
 
-def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: Stage) -> None:
+def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: HandlerFixture) -> None:
     turns = 0
 
     async def main() -> Any:
@@ -197,16 +199,16 @@ def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(c
                     turns += 1
 
             nursery.start_soon(other)
-            out = await awaited(answer)
+            out = await resolve(answer)
             nursery.cancel_scope.cancel()
         return out
 
-    answer: Any = virtually(main)
+    answer: Any = run_virtual(main)
     assert [r.base_offset for t in answer.responses for r in t.partition_responses] == [3, 0]
     assert turns >= 40_000 * 9 // PIECE_BYTES - 1
 
 
-def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> None:
+def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixture) -> None:
     """Leadership and settings are those of the moment of the append."""
     replica = compacted.hosted.replicas["c", 0]
 
@@ -218,9 +220,9 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> No
         async def main() -> Any:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(change)
-                return await awaited(answer)
+                return await resolve(answer)
 
-        return row_of(virtually(main))
+        return row_of(run_virtual(main))
 
     async def resign() -> None:
         replica.is_leader = False
@@ -240,7 +242,7 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> No
     assert replica.log.log_end_offset == 40_000
 
 
-def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: Stage) -> None:
+def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: HandlerFixture) -> None:
     parts = [("c", 0, large(1500, None))] * 12
     answer = send(compacted, request(*parts))
     rows = [r for t in answer.responses for r in t.partition_responses]
@@ -248,7 +250,7 @@ def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: St
     assert {r.error_code for r in rows} == {ErrorCode.INVALID_RECORD}
 
 
-def test_each_partition_has_its_own_outcome(stage: Stage) -> None:
+def test_each_partition_has_its_own_outcome(stage: HandlerFixture) -> None:
     answer = send(stage, request(("t", 0, make_batch(0)), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 3)]
@@ -256,21 +258,21 @@ def test_each_partition_has_its_own_outcome(stage: Stage) -> None:
     assert topic_id_of("t") != ZERO_UUID
 
 
-def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: Stage) -> None:
+def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: HandlerFixture) -> None:
     assert send(stage, request(("t", 0, make_batch(0)), acks=0)) is None
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
     with pytest.raises(CloseConnection):
         send(stage, request(("t", 9, make_batch(0)), acks=0))
 
 
-def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: Stage) -> None:
+def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: HandlerFixture) -> None:
     stage.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
     assert row_of(send(stage, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(stage.failures) == 1
 
 
 def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_acks_1_is_not() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
     assert row_of(send(stage, request(("r", 0, make_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
@@ -279,7 +281,7 @@ def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_ack
 
 def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 60
-    stage = Stage()
+    stage = HandlerFixture()
     stage.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)
     looks = [0]
 
@@ -310,5 +312,5 @@ def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch
         codes = [row.error_code for topic in response.responses for row in topic.partition_responses]
         assert len(codes) == many + 1
 
-    virtually(main)
+    run_virtual(main)
     assert looks[0] < 5 * many

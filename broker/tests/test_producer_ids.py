@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.tests.world import virtually
+from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 BLOCK = 1000
@@ -68,7 +68,7 @@ def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first
         await node.used(1)
         assert len(node.beside) == 1
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> None:
@@ -84,7 +84,7 @@ def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> N
         await node.do_beside()
         assert len(node.asked) == 2, "who was to ask ahead finds that it is there"
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_two_who_wait_ask_once() -> None:
@@ -101,7 +101,7 @@ def test_two_who_wait_ask_once() -> None:
             nursery.start_soon(one)
         assert (sorted(got), len(node.asked)) == ([5000, 5001], 1)
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None:
@@ -122,7 +122,7 @@ def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None
             for number in range(20):
                 nursery.start_soon(one, number)
 
-    virtually(story)
+    run_virtual(story)
     assert max(heard) == 30, "not one after the other"
     assert len(node.asked) == 1
 
@@ -145,7 +145,7 @@ def test_without_a_block_the_client_is_to_ask_again(refusal: Exception | int) ->
         await node.do_beside()
         assert node.ids.next_nowait() == (len(node.asked) - 1) * BLOCK + 5000
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_who_cannot_wait_has_a_block_asked_for() -> None:
@@ -157,4 +157,4 @@ def test_who_cannot_wait_has_a_block_asked_for() -> None:
         await node.do_beside()
         assert [node.ids.next_nowait() for _ in range(2)] == [5000, 5001]
 
-    virtually(story)
+    run_virtual(story)

@@ -45,7 +45,9 @@ def seen(
 
 
 def told(controller: Any) -> dict[str, int]:
-    return {name.removeprefix("kafka_server_raft_metrics_"): x for name, _, x in quorum_numbers.quorum(controller)}
+    return {
+        name.removeprefix("kafka_server_raft_metrics_"): x for name, _, x in quorum_numbers.quorum_metrics(controller)
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def told(controller: Any) -> dict[str, int]:
 )
 def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> None:
     controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
-    ones = [line for line in quorum_numbers.states(controller) if line.endswith(" 1\n")]
+    ones = [line for line in quorum_numbers.raft_state_metrics(controller) if line.endswith(" 1\n")]
     assert ones == [f'kafka_server_raft_metrics_current_state{{state="{name}"}} 1\n']
 
 
@@ -95,7 +97,7 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
     controller: Any = SimpleNamespace(image=made.image, is_active=True)
     found = {
         name.removeprefix("kafka_controller_kafkacontroller_"): x
-        for name, _, x in run_to_end(quorum_numbers.cluster(controller))
+        for name, _, x in run_to_end(quorum_numbers.cluster_metrics(controller))
     }
     assert found == {
         "activecontrollercount": 1,
@@ -109,11 +111,11 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
         "lastcommittedrecordoffset": made.image.offset,
     }
     controller.is_active = False
-    assert run_to_end(quorum_numbers.cluster(controller))[0][2] == 0
+    assert run_to_end(quorum_numbers.cluster_metrics(controller))[0][2] == 0
 
 
 def test_a_walk_over_many_partitions_is_cut_into_steps() -> None:
     made = machine(1)
     create(made, "t", 250, 1)
-    steps = quorum_numbers.cluster(SimpleNamespace(image=made.image, is_active=True))  # type: ignore[arg-type]
+    steps = quorum_numbers.cluster_metrics(SimpleNamespace(image=made.image, is_active=True))  # type: ignore[arg-type]
     assert sum(1 for _ in steps) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.broker.replica.losses import Losses
 from ottla.broker.tests.ground import Ground
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.broker.tests.world import NOW_MS
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
@@ -24,7 +24,7 @@ from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, Fetc
 from ottla.world.disk import FileSlice
 
 
-class Reading(Line):
+class Reading(ClientStream):
     """A connection that reads ranges of files as they are sent."""
 
     async def send(self, chunks: Sequence[Any]) -> None:
@@ -43,8 +43,8 @@ class Served:
         self.lost: list[PartitionLog] = []
         losses = Losses(self.storage, self.lost.clear)
         losses.on_lost.append(self.lost.extend)
-        self.stage = Stage(monkeypatch)
-        self.stage.services.storage = self.storage
+        self.stage = DispatcherFixture(monkeypatch)
+        self.stage.services.log_dirs = self.storage
         self.stage.services.fail = losses.fail
         self.stage.serve(ApiKey.FETCH, lambda context, request: self.answer)
         part = self.log.read(0, 1 << 20, 3, at_least_one=True)
@@ -52,10 +52,10 @@ class Served:
         row = PartitionData(0, high_watermark=3, records=part)
         self.answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
 
-    def fetch(self) -> Line:
+    def fetch(self) -> ClientStream:
         line = Reading()
-        line.say(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
-        line.leave()
+        line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+        line.disconnect()
 
         async def serve() -> None:
             await self.stage.connection(line).serve()

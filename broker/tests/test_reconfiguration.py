@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.reconfiguration import check_change
-from ottla.broker.tests.at_once import done
+from ottla.broker.reconfiguration import validate_reconfiguration
+from ottla.broker.tests.at_once import run_steps
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -106,7 +106,7 @@ def refused(name: str, stored: dict[str, str], image: MetadataImage | None = Non
     """Return the message of the refusal."""
     config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()})
     try:
-        done(check_change(config, image or MetadataImage(), name, stored))
+        run_steps(validate_reconfiguration(config, image or MetadataImage(), name, stored))
     except ProtocolError as error:
         return error.message if error.code == ErrorCode.INVALID_REQUEST else f"{error.code}"
     return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.refusals import refusal, refusing, telling, tells
+from ottla.broker.refusals import build_error_response, build_error_response_steps, contains_error, contains_error_steps
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
 from ottla.wire.errors import ErrorCode
@@ -123,10 +123,10 @@ def two(row: Any) -> list[Any]:
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )
 def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
-    refused = refusal(request_, version, CODE, WHO)
+    refused = build_error_response(request_, version, CODE, WHO)
     assert refused == answer
-    assert tells(refused, CODE)
-    assert not tells(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert contains_error(refused, CODE)
+    assert not contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 AT_THE_TOP = (
@@ -160,23 +160,25 @@ OWN_NAME = {
 
 @pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
 def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key: ApiKey) -> None:
-    answer: Any = refusal(request_class(key)(), 0, CODE, WHO)
+    answer: Any = build_error_response(request_class(key)(), 0, CODE, WHO)
     assert type(answer) is response_class(key)
     assert answer.error_code == CODE
     assert getattr(answer, "error_message", WHO) == ("Not controller." if key in OWN_NAME else WHO)
     versions = request_spec(key).versions
     for version in range(versions.low, versions.high + 1):
-        refused = refusal(request_class(key)(), version, CODE)
+        refused = build_error_response(request_class(key)(), version, CODE)
         back = compiler.decode_exact(response_class(key), version, compiler.encode(refused, version))
-        assert tells(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
+        assert contains_error(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
 
 
 def test_an_answer_without_errors_tells_none() -> None:
-    assert not tells(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")]), CODE)
+    assert not contains_error(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")]), CODE)
     part = ap.AlterPartitionResponsePartitionData
     rows = [part(0), part(1, CODE)]
-    assert tells(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows)]), CODE)
-    assert not tells(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE)
+    assert contains_error(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows)]), CODE)
+    assert not contains_error(
+        ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,16 +193,18 @@ def test_an_answer_without_errors_tells_none() -> None:
     ids=lambda x: type(x).__name__,
 )
 def test_many_rows_are_refused_step_by_step(request_: Any) -> None:
-    assert sum(1 for _ in refusing(request_, 7, CODE)) == 50
+    assert sum(1 for _ in build_error_response_steps(request_, 7, CODE)) == 50
 
 
 def test_a_user_who_is_named_often_is_refused_once() -> None:
     downs = [au.ScramCredentialDeletion(name) for name in "bab"]
-    refused: Any = refusal(au.AlterUserScramCredentialsRequest(downs, [au.ScramCredentialUpsertion("a")]), 0, CODE)
+    refused: Any = build_error_response(
+        au.AlterUserScramCredentialsRequest(downs, [au.ScramCredentialUpsertion("a")]), 0, CODE
+    )
     assert [row.user for row in refused.results] == ["b", "a"]
 
 
 def test_many_rows_are_looked_through_step_by_step() -> None:
     acls = [da.DeleteAclsMatchingAcl() for _ in range(50)]
     answer = da.DeleteAclsResponse(filter_results=[da.DeleteAclsFilterResult(0, None, acls)])
-    assert sum(1 for _ in telling(answer, CODE)) == 51
+    assert sum(1 for _ in contains_error_steps(answer, CODE)) == 51

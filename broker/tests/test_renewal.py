@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.broker.auth.doors import tls_for
-from ottla.broker.auth.renewal import Renewal
+from ottla.broker.auth.doors import listener_tls
+from ottla.broker.auth.renewal import CertificateReloader
 from ottla.broker.config import NodeConfig
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
@@ -25,7 +25,7 @@ CONFIG = NodeConfig(
 )
 
 
-class Listener:
+class ReloadableListener:
     def __init__(self) -> None:
         self.shown: list[str] = []
         self.refuses: Exception | None = None
@@ -38,8 +38,8 @@ class Listener:
 
 
 def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
-    one, other = Listener(), Listener()
-    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(
+    one, other = ReloadableListener(), ReloadableListener()
+    CertificateReloader(CONFIG, {"IN": one, "OUT": other}).publish(
         MetadataImage(configs=configs), MetadataDelta(configs=frozenset({changed}))
     )
     return one.shown, other.shown
@@ -63,10 +63,12 @@ def test_other_changes_read_nothing_again(changed):
 @pytest.mark.parametrize("error", [BadTls("no usable key"), ValueError("no usable key"), IndexError("no usable key")])
 def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
     """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
-    one, other = Listener(), Listener()
+    one, other = ReloadableListener(), ReloadableListener()
     one.refuses = error
     changed = MetadataDelta(configs=frozenset({OWN}))
-    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(MetadataImage(configs={OWN: {KEY: "new.pem"}}), changed)
+    CertificateReloader(CONFIG, {"IN": one, "OUT": other}).publish(
+        MetadataImage(configs={OWN: {KEY: "new.pem"}}), changed
+    )
     assert (one.shown, other.shown) == ([], ["new.pem"])
     assert "listener IN keeps its certificates: no usable key" in caplog.text
 
@@ -91,6 +93,6 @@ def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the
     image = MetadataImage(
         configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
     )
-    Renewal(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
-    at_start = tls_for(config.values, "IN", "SSL")
+    CertificateReloader(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
+    at_start = listener_tls(config.values, "IN", "SSL")
     assert shown == [replace(at_start, keys=replace(at_start.keys, location="second.pem"))]

@@ -13,7 +13,7 @@ import trio
 from ottla.broker.replica.partition import Following, Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import ME, Ground, told, topic
-from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.controller.directories import MIGRATING, UNASSIGNED
 from ottla.controller.image import MetadataImage, TopicImage
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
@@ -43,7 +43,7 @@ def load(ground: Ground, *names: str) -> None:
     async def main() -> None:
         await ground.replicas.load(ground.image)
 
-    virtually(main)
+    run_virtual(main)
 
 
 def names(ground: Ground, path: str) -> list[str]:
@@ -122,7 +122,7 @@ def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
     async def main() -> None:
         await ground.replicas.load(ground.image)
 
-    virtually(main)
+    run_virtual(main)
     assert ground.hosted() == set()
     assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
 
@@ -197,7 +197,7 @@ def test_very_many_partitions_are_opened_while_others_run() -> None:
             await ground.replicas.load(MetadataImage(topics=topics))
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
     assert len(ground.hosted()) == 60
     assert turns[0] >= 20
 

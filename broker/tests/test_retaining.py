@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 import trio
 
-from ottla.broker.tests.test_background import SETTINGS, Clock, in_virtual_time, stage
-from ottla.broker.upkeep.flusher import FIRST_RETENTION_S, Flusher
+from ottla.broker.tests.test_background import SETTINGS, BackgroundEnv, in_virtual_time, stage
+from ottla.broker.upkeep.flusher import INITIAL_RETENTION_DELAY_S, LogMaintenance
 from ottla.world.env import Env, Lane
 
 DELAY_MS = 60_000
 CLOSES_S = 70.0
 
 
-class Lanes(Clock):
+class RecordedThreads(BackgroundEnv):
     """Notes what is done in threads."""
 
     def __init__(self) -> None:
@@ -29,18 +29,23 @@ class Lanes(Clock):
         return await super().in_thread(work, lane)
 
 
-class House:
+class RetentionFixture:
     def __init__(self) -> None:
-        _, self.disk, self.storage, self.log = stage()
+        _, self.disk, self.log_dirs, self.log = stage()
         self.log.flush()
         self.log.update_config(replace(SETTINGS, retention_bytes=3000, file_delete_delay_ms=DELAY_MS))
-        self.env = Lanes()
+        self.env = RecordedThreads()
         self.failures: list[Any] = []
         self.calls: list[tuple[str, str]] = []
         self.disk.fault = self.heard
         self.fails: str | None = None
-        self.flusher = Flusher(
-            cast("Env", self.env), self.storage, 300_000, 86_400_000, lambda *x: self.failures.append(x), lambda _: None
+        self.log_maintenance = LogMaintenance(
+            cast("Env", self.env),
+            self.log_dirs,
+            300_000,
+            86_400_000,
+            lambda *x: self.failures.append(x),
+            lambda _: None,
         )
 
     def heard(self, what: str, path: str) -> OSError | None:
@@ -52,8 +57,8 @@ class House:
 
 
 def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
-    house = House()
-    in_virtual_time(house.flusher.retain, 10)
+    house = RetentionFixture()
+    in_virtual_time(house.log_maintenance.apply_retention, 10)
     assert house.log.log_start_offset == house.log.base_offsets[0] > 0
     assert house.log.size_bytes < 5000
     renamed = [n for n, call in enumerate(house.calls) if call[0] == "rename" and ".log" in call[1]]
@@ -63,48 +68,48 @@ def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
 
 
 def test_where_the_start_cannot_be_noted_nothing_goes() -> None:
-    house = House()
+    house = RetentionFixture()
     house.fails = "log-start-offset-checkpoint"
-    in_virtual_time(house.flusher.retain, 10)
+    in_virtual_time(house.log_maintenance.apply_retention, 10)
     assert not house.names(".deleted")
     assert len(house.failures) == 1
 
 
 def test_a_first_look_comes_soon_and_then_one_each_interval() -> None:
-    house = House()
+    house = RetentionFixture()
     looks: list[float] = []
 
     async def retain() -> None:
         looks.append(trio.current_time())
 
-    house.flusher.retain = retain  # type: ignore[method-assign]
-    in_virtual_time(house.flusher.retain_now_and_then, 1000)
-    assert looks == pytest.approx([FIRST_RETENTION_S, FIRST_RETENTION_S + 300, 630, 930])
+    house.log_maintenance.apply_retention = retain  # type: ignore[method-assign]
+    in_virtual_time(house.log_maintenance.run_retention, 1000)
+    assert looks == pytest.approx([INITIAL_RETENTION_DELAY_S, INITIAL_RETENTION_DELAY_S + 300, 630, 930])
 
 
 def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
-    house = House()
-    in_virtual_time(house.flusher.retain, 10)
+    house = RetentionFixture()
+    in_virtual_time(house.log_maintenance.apply_retention, 10)
     before = house.names(".deleted")
-    in_virtual_time(house.flusher.run, DELAY_MS / 1000 - 1)
+    in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 - 1)
     assert house.names(".deleted") == before
     assert Lane.REMOVAL not in house.env.lanes
-    in_virtual_time(house.flusher.run, DELAY_MS / 1000 + 6)
+    in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 + 6)
     assert house.names(".deleted") == []
     assert house.env.lanes.count(Lane.REMOVAL) == 1, "all at once: the loop waits for none of them"
     assert not house.failures
 
 
 def test_a_file_that_cannot_be_removed_is_told() -> None:
-    house = House()
-    in_virtual_time(house.flusher.retain, 10)
+    house = RetentionFixture()
+    in_virtual_time(house.log_maintenance.apply_retention, 10)
     house.fails = ".deleted"
-    in_virtual_time(house.flusher.run, DELAY_MS / 1000 + 6)
+    in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 + 6)
     assert [where for _, where in house.failures] == [house.log]
 
 
 def test_very_many_segments_that_go_let_others_run_in_between() -> None:
-    house = House()
+    house = RetentionFixture()
     clock = [0.0]
 
     def ticking() -> float:  # every look at the clock costs a millisecond
@@ -124,7 +129,7 @@ def test_very_many_segments_that_go_let_others_run_in_between() -> None:
             nursery.start_soon(other)
             await trio.lowlevel.checkpoint()
             house.env.monotonic_ms = ticking  # type: ignore[method-assign]
-            await house.flusher.retain()
+            await house.log_maintenance.apply_retention()
             nursery.cancel_scope.cancel()
 
     many = len(house.log.segments)

@@ -12,10 +12,10 @@ import trio
 import trio.testing
 
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.dispatch import ROUTES, Dispatcher, Route
+from ottla.broker.server.dispatch import BROKER_APIS, ApiSpec, Dispatcher
 from ottla.broker.server.peer import ANONYMOUS, Peer
-from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
-from ottla.broker.turn import Turn
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.compiler import Chunk
 from ottla.wire.errors import WireError
@@ -41,20 +41,20 @@ def test_a_peer_that_left_is_told_of_once_and_in_order() -> None:
     for number in range(3):
         peer.on_close(lambda number=number: told.append(number))  # type: ignore[misc]
     cancel = peer.on_close(lambda: told.append(99))
-    assert (peer.listener, peer.principal, peer.closed) == ("INSIDE", ANONYMOUS, False)
+    assert (peer.listener, peer.principal, peer.is_disconnected) == ("INSIDE", ANONYMOUS, False)
     cancel()
     cancel()
-    peer.leave()
-    peer.leave()
-    assert (told, peer.closed) == ([0, 1, 2], True)
+    peer.mark_disconnected()
+    peer.mark_disconnected()
+    assert (told, peer.is_disconnected) == ([0, 1, 2], True)
 
 
 def test_whoever_asks_after_it_left_is_told_at_once() -> None:
     peer = Peer("h", ("a", 1))
-    peer.leave()
+    peer.mark_disconnected()
     told: list[int] = []
     peer.on_close(lambda: told.append(1))()
-    peer.leave()
+    peer.mark_disconnected()
     assert told == [1]
 
 
@@ -64,7 +64,7 @@ def test_one_told_first_can_spare_another() -> None:
     cancels: list[Any] = []
     peer.on_close(lambda: [cancel() for cancel in cancels] and None)
     cancels.append(peer.on_close(lambda: told.append(1)))
-    peer.leave()
+    peer.mark_disconnected()
     assert told == []
 
 
@@ -86,17 +86,17 @@ def test_one_told_first_can_spare_another() -> None:
 def test_versions_are_refused_outside_what_is_answered(
     monkeypatch: pytest.MonkeyPatch, low: int, high: int, oldest: int | None, version: int, *, refused: bool
 ) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
         stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_answered=oldest)
-        turn = Turn(stage.env)  # type: ignore[arg-type]
+        turn = TimeSlice(stage.env)  # type: ignore[arg-type]
         if refused:
             with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
-                stage.dispatcher.answer(Peer("h", ("a", 1)), request(version), turn)
+                stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)
             return
-        context, body = stage.dispatcher.answer(Peer("h", ("a", 1)), request(version), turn)  # type: ignore[misc]
-        assert (context.version, context.client_id, context.key, context.turn) == (version, "me", BEAT, turn)
+        context, body = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)  # type: ignore[misc]
+        assert (context.version, context.client_id, context.key, context.time_slice) == (version, "me", BEAT, turn)
         assert context.apis is stage.apis
         assert (body.group_id, body.generation_id) == ("g", 5)
 
@@ -104,11 +104,11 @@ def test_versions_are_refused_outside_what_is_answered(
 
 
 def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
         with pytest.raises(WireError, match="HEARTBEAT is not served here"):
-            stage.dispatcher.answer(Peer("h", ("a", 1)), request(), Turn(stage.env))  # type: ignore[arg-type]
+            stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(), TimeSlice(stage.env))  # type: ignore[arg-type]
 
     in_virtual_time(run)
 
@@ -117,26 +117,26 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
 def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(
     monkeypatch: pytest.MonkeyPatch, version: int, answered: int
 ) -> None:
-    dispatcher = Dispatcher(Stage(monkeypatch).services, {ApiKey.API_VERSIONS: Route(0, 4, "x")})
-    assert dispatcher.answered_version(request(version, ApiKey.API_VERSIONS)) == answered
-    assert dispatcher.answered_version(request(version)) == version
+    dispatcher = Dispatcher(DispatcherFixture(monkeypatch).services, {ApiKey.API_VERSIONS: ApiSpec(0, 4, "x")})
+    assert dispatcher.response_version(request(version, ApiKey.API_VERSIONS)) == answered
+    assert dispatcher.response_version(request(version)) == version
 
 
 def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
-    for key, route in ROUTES.items():
+    for key, route in BROKER_APIS.items():
         versions = request_spec(key).versions
-        oldest = route.low if route.oldest_answered is None else route.oldest_answered
-        assert versions.low <= oldest <= route.high <= versions.high, key
+        oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
+        assert versions.low <= oldest <= route.max_version <= versions.high, key
         assert "broker" in request_spec(key).listeners, key
 
 
 def test_only_waits_that_change_nothing_end_with_their_client() -> None:
-    given_up = {key for key, route in ROUTES.items() if route.ends_with_peer}
+    given_up = {key for key, route in BROKER_APIS.items() if route.cancel_on_disconnect}
     assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH}
 
 
 def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
-    kept = {key for key, route in ROUTES.items() if route.keeps}
+    kept = {key for key, route in BROKER_APIS.items() if route.retains_buffer}
     assert kept == {
         *(ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT),
         *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT),
@@ -159,17 +159,17 @@ def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:
 def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_s: float
 ) -> None:
-    stage = Stage(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
     at: list[float] = []
 
-    class Silent(Line):
+    class Silent(ClientStream):
         def close(self) -> None:
             if not at:
                 at.append(trio.current_time())
             super().close()
 
     async def run() -> None:
-        door, acceptor = Door(), Acceptor(stage.dispatcher)
+        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(Silent())
@@ -182,10 +182,10 @@ def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_second
 
 def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
-    stage = Stage(monkeypatch, **{"connections.max.idle.ms": "-1"})
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = Door(), Acceptor(stage.dispatcher), Line()
+        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher), ClientStream()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(silent)
@@ -199,10 +199,10 @@ def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) ->
 def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.broker.tests.test_guarded import door as asked
 
-    stage = Stage(monkeypatch, **{"connections.max.idle.ms": "-1"})
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = Door(), Acceptor(stage.dispatcher, asked()), Line()
+        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher, asked()), ClientStream()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(silent)
@@ -216,10 +216,10 @@ def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: p
 
 
 def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, newcomers = Stage(monkeypatch), [Line() for _ in range(200)]
+    stage, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
 
     class Crowd:
-        async def accept(self) -> Line:
+        async def accept(self) -> ClientStream:
             if not newcomers:
                 await trio.sleep_forever()
             return newcomers.pop()
@@ -253,19 +253,19 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             heard.append(("answered", request.key, request.correlation_id, size_bytes))
 
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     stage.dispatcher.observer = Ear()
     stage.serve(BEAT, lambda context, body: HeartbeatResponse())
     stage.serve(ApiKey.PRODUCE, lambda context, body: None)
-    line = Line()
+    line = ClientStream()
     raws = [frame(BEAT, 0, 1, HeartbeatRequest()), frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0))]
-    line.say(b"".join(raws) + frame(ApiKey.METADATA, 12, 3, MetadataRequest()))
+    line.send_bytes(b"".join(raws) + frame(ApiKey.METADATA, 12, 3, MetadataRequest()))
 
     async def run() -> None:
         await stage.connection(line).serve()
 
     in_virtual_time(run)
-    assert heard[:2] == [("received", BEAT, 1, len(raws[0]) - 4), ("answered", BEAT, 1, len(line.heard))]
+    assert heard[:2] == [("received", BEAT, 1, len(raws[0]) - 4), ("answered", BEAT, 1, len(line.received))]
     assert heard[2] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
     assert [(what, number) for what, _, number, _ in heard[3:]] == [("received", 3)], "what is refused was received"
 
@@ -274,20 +274,20 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
 def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
 ) -> None:
-    stage = Stage(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
     stage.serve(BEAT, lambda context, body: HeartbeatResponse())
 
     async def run() -> None:
-        door, acceptor = Door(), Acceptor(stage.dispatcher)
-        silent, talking, deaf = Line(), Line(), Line(reads=False)
+        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
+        silent, talking, deaf = ClientStream(), ClientStream(), ClientStream(reads=False)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             for line in (silent, talking, deaf):
                 await door.send.send(line)
-            deaf.say(frame(BEAT, 0, 1, HeartbeatRequest()))
+            deaf.send_bytes(frame(BEAT, 0, 1, HeartbeatRequest()))
             until = trio.current_time() + 3 * gone_after_s
             while trio.current_time() < until:
-                talking.say(frame(BEAT, 0, 1, HeartbeatRequest()))
+                talking.send_bytes(frame(BEAT, 0, 1, HeartbeatRequest()))
                 await trio.sleep(int(limit_ms) / 4000)
                 if trio.current_time() < int(limit_ms) / 1000:
                     assert not silent.is_closed
@@ -302,7 +302,7 @@ def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
     in_virtual_time(run)
 
 
-class Crowd:
+class PendingConnections:
     """A listener before which so many stand."""
 
     def __init__(self, many: int) -> None:
@@ -317,25 +317,25 @@ class Crowd:
         return object()
 
 
-class Bare(Acceptor):
+class IdleDispatcher(Acceptor):
     """One that serves nobody."""
 
-    def _connection(self, stream: Any) -> Any:
+    def _create_connection(self, stream: Any) -> Any:
         return stream
 
     async def _serve(self, connection: Any) -> None:
         """Nothing."""
 
-    async def _hang_up_on_the_silent(self) -> None:
+    async def _close_idle_connections(self) -> None:
         """Nobody."""
 
 
 def test_while_very_many_connect_others_have_their_turns() -> None:
-    listener, seen = Crowd(1_000), [1_000]
+    listener, seen = PendingConnections(1_000), [1_000]
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Bare(SimpleNamespace()).run, listener)  # type: ignore[arg-type]
+            nursery.start_soon(IdleDispatcher(SimpleNamespace()).run, listener)  # type: ignore[arg-type]
             while listener.left:
                 await trio.lowlevel.checkpoint()
                 seen.append(listener.left)
@@ -346,8 +346,8 @@ def test_while_very_many_connect_others_have_their_turns() -> None:
 
 
 def test_an_end_while_very_many_connect_leaves_nobody_between_the_door_and_his_task() -> None:
-    listener = Crowd(1_000)
-    acceptor = Bare(SimpleNamespace())  # type: ignore[arg-type]
+    listener = PendingConnections(1_000)
+    acceptor = IdleDispatcher(SimpleNamespace())  # type: ignore[arg-type]
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -9,9 +9,9 @@ import trio
 
 from ottla.broker import serving
 from ottla.broker.config import NodeConfig
-from ottla.broker.services import Metering, Services
+from ottla.broker.services import BrokerServices, QuotaHolder
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_BROKER, MetadataImage
 from ottla.peers.client import Channel
@@ -22,28 +22,28 @@ async def _forever() -> None:
     await trio.sleep_forever()
 
 
-class Stage:
+class EndpointFixture:
     """As much of a node as its controller's listener needs; it is no broker."""
 
     def __init__(self, config: NodeConfig, image: MetadataImage) -> None:
         self.env: Any = VirtualEnv()
         self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
         idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
-        parts: Any = dict.fromkeys(Services.__dataclass_fields__)
+        parts: Any = dict.fromkeys(BrokerServices.__dataclass_fields__)
         parts |= {"env": self.env, "config": config, "controller": self.controller, "making": ()}
         cache: Any = SimpleNamespace(cluster_id="c", image=MetadataImage())
         self.made: Any = SimpleNamespace(
-            services=Services(**parts | {"metering": Metering()}),
+            services=BrokerServices(**parts | {"metering": QuotaHolder()}),
             controller=self.controller,
             cache=cache,
-            registration=lambda: idle,
-            look_after=_forever,
+            controller_registration=lambda: idle,
+            run_liveness_probe=_forever,
             acceptors=[],
         )
 
     def serve(self, listener: Any, nursery: trio.Nursery) -> None:
         listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
-        serving.controllers(self.env, self.made, listening, nursery)
+        serving.start_controller_endpoints(self.env, self.made, listening, nursery)
 
     def commit(self, image: MetadataImage, delta: MetadataDelta) -> None:
         for hear in self.controller.listeners:
@@ -51,7 +51,7 @@ class Stage:
 
 
 def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
-    net, stage = MemoryNet(), Stage(NodeConfig(), MetadataImage())
+    net, stage = MemoryNet(), EndpointFixture(NodeConfig(), MetadataImage())
 
     async def main() -> None:
         listener = await net.listen("h", 9093)
@@ -65,7 +65,7 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
             assert answer.finalized_features_epoch == 7
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
 
 
 def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
@@ -75,7 +75,7 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
     settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
     settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
     own = (RESOURCE_BROKER, "7")
-    stage = Stage(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
+    stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
         listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keys.location), accept=_forever)
@@ -85,5 +85,5 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
             stage.commit(MetadataImage(configs={own: {keys: "next.pem"}}), MetadataDelta(configs=frozenset({own})))
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
     assert shown == ["before.pem", "next.pem"]

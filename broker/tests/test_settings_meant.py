@@ -14,7 +14,7 @@ from ottla.broker.groups.settings import consumer_settings, share_settings, stre
 from ottla.broker.handlers import describe_configs
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.share.group_rules import ShareGroupRules
-from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, canonical_value, check_value
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import (
@@ -107,7 +107,7 @@ def test_a_topics_value_is_read_alike_however_it_is_written_and_wherever_it_is_s
             everywhere(form)
 
 
-class Nobody:
+class NoEnv:
     """No log, no clock."""
 
 
@@ -122,7 +122,7 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
 
     def read(text: str) -> list[Any]:
         image = image_with(m.ConfigRecord(RESOURCE_GROUP, "g", name, text))
-        rules = ShareGroupRules(Nobody(), config, lambda: image)  # type: ignore[arg-type]
+        rules = ShareGroupRules(NoEnv(), config, lambda: image)  # type: ignore[arg-type]
         out: list[Any] = [rules.limits("g"), rules.reads_committed("g"), rules._text("g", name)]
         return [*out, *([bounded[name].of(image.config(RESOURCE_GROUP, "g")[name])] if name in bounded else [])]
 
@@ -170,15 +170,15 @@ def test_what_nobody_knows_means_what_it_says() -> None:
     assert canonical_value(None, " A, b ") == " A, b "
 
 
-def rows_of(stage: Stage, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
+def rows_of(stage: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
     what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
-    answer = virtually(partial(awaited, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
-    configs: list[dc.DescribeConfigsResourceResult] = as_sent(answer, 4).results[0].configs
+    answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    configs: list[dc.DescribeConfigsResourceResult] = as_decoded(answer, 4).results[0].configs
     return configs
 
 
 def test_described_group_falls_back_on_settings_of_the_broker() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({"group.consumer.session.timeout.ms": "50000"})
     stage.hosted.image = image_with(m.ConfigRecord(RESOURCE_BROKER, "", "group.share.assignment.interval.ms", "7"))
     names = "consumer.session.timeout.ms", "share.assignment.interval.ms", "share.auto.offset.reset"
@@ -195,7 +195,7 @@ def test_described_group_falls_back_on_settings_of_the_broker() -> None:
 
 
 def test_described_broker_includes_settings_beside_the_definitions() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     given = {
         "listener.name.plaintext.max.connections": "5",
         "listener.name.x.plain.sasl.jaas.config": "secret",
@@ -221,7 +221,7 @@ def test_described_broker_includes_settings_beside_the_definitions() -> None:
 
 def test_what_a_value_means_is_described_and_what_was_set_for_all_brokers_as_it_was_sent() -> None:
     """``ConfigHelper``: ``ConfigDef.convertToString`` of what was parsed."""
-    stage = Stage()
+    stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({"node.id": "1"})
     own = {"cleanup.policy": "compact, delete ", "preallocate": " TRUE"}
     configs = {

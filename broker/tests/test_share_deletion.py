@@ -21,7 +21,7 @@ from ottla.broker.tests.share_node import Node
 from ottla.broker.tests.test_share_groups import Stage as Groups
 from ottla.broker.tests.test_share_groups import T
 from ottla.broker.tests.world import topic_id_of
-from ottla.broker.turn import Turn
+from ottla.broker.turn import TimeSlice
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -73,9 +73,11 @@ class Stage(Groups):
     def delete(self) -> int:
         """DeleteGroups of "g": its error code."""
         groups = SimpleNamespace(shard_of=lambda _: SimpleNamespace(machine=self.machine), ask=self._ticket)
-        turn = Turn(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
+        turn = TimeSlice(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
         shares = SimpleNamespace(forget=self.forget)
-        context: Any = SimpleNamespace(services=SimpleNamespace(groups=groups, shares=shares), turn=turn, version=2)
+        context: Any = SimpleNamespace(
+            services=SimpleNamespace(groups=groups, share_partition_manager=shares), time_slice=turn, version=2
+        )
 
         async def main() -> Any:
             answer: Any = delete_groups.handle(context, DeleteGroupsRequest(["g"]))
@@ -233,7 +235,7 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
 
     async def story() -> None:
         node.persister.initialize, node.persister.delete = initialize, delete
-        shares, refused, told = node.stage.services.shares, list[tuple[str, E]](), dict[int, E]()
+        shares, refused, told = node.stage.services.share_partition_manager, list[tuple[str, E]](), dict[int, E]()
 
         async def begin(group_id: str) -> None:
             try:

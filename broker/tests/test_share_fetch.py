@@ -7,7 +7,7 @@ from dataclasses import replace
 import trio
 import trio.testing
 
-from ottla.broker.auth.quotas import Quotas
+from ottla.broker.auth.quotas import QuotaManagers
 from ottla.broker.share.sessions import Place
 from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.shared import Shared
@@ -99,7 +99,9 @@ def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> 
         for number in range(3):
             node.produce(number)
         await node.fetch(1, max_records=1)
-        counts = [shared.rules.in_flight_count for shared in node.stage.services.shares._by_key.values()]
+        counts = [
+            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+        ]
         assert counts == [0, 5, 0], "who comes first goes round with the epoch"
 
     node.run(story)
@@ -112,8 +114,8 @@ def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
         await node.fetch(0, 0, max_wait_ms=1000)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
-        shared = node.stage.services.shares._by_key["g", T, 0]
-        node.peer.closed = True
+        shared = node.stage.services.share_partition_manager._by_key["g", T, 0]
+        node.peer.is_disconnected = True
         await node.fetch(1)
         assert shared.rules.in_flight_count == 0
 
@@ -126,8 +128,8 @@ def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() 
     async def story() -> None:
         node.produce(0)
         assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
-        node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
-        shares = node.stage.services.shares
+        node.persister.denial = ProtocolError(E.NOT_COORDINATOR)
+        shares = node.stage.services.share_partition_manager
         for shared in list(shares._by_key.values()):
             shares._forget(shared)
         assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
@@ -139,12 +141,12 @@ def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between()
     node = Node()
 
     async def story() -> None:
-        shares, places = node.stage.services.shares, {T: range(2 * AT_ONCE)}
+        shares, places = node.stage.services.share_partition_manager, {T: range(2 * AT_ONCE)}
         assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * AT_ONCE
         assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * AT_ONCE
         assert len(node.persister.calls) == 4 * AT_ONCE
         node.persister.calls.clear()
-        node.persister.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+        node.persister.denial = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
         failure = await shares.forget("g", places)
         assert failure is not None
         assert failure.code is E.COORDINATOR_NOT_AVAILABLE
@@ -161,7 +163,7 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
             async def of(self, topic: str, partition: int) -> int:
                 return partition
 
-        node.stage.services.shares.latest = Latest()
+        node.stage.services.share_partition_manager.latest = Latest()
         topic = d.DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
         request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         answers = []
@@ -182,7 +184,7 @@ def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no
     async def story() -> None:
         topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
         request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
-        node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
+        node.persister.denial = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
         answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
         rows = answer.groups[0].topics[0].partitions
         assert rows == [d.DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
@@ -209,10 +211,10 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
             replica = node.stage.hosted.replicas["t", 1]
             told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
             replica.follow_image(1, told, 0)
-            node.stage.services.shares.resigned(replica)
+            node.stage.services.share_partition_manager.resigned(replica)
         assert trio.current_time() == began
         assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
-        assert [key.partition for key in node.stage.services.shares._by_key] == [0]
+        assert [key.partition for key in node.stage.services.share_partition_manager._by_key] == [0]
 
     node.run(story)
 
@@ -221,13 +223,13 @@ def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_n
     node = Node(2)
 
     async def story() -> None:
-        shares = node.stage.services.shares
+        shares = node.stage.services.share_partition_manager
         await node.fetch(0, 0, 1)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
         await node.fetch(1)
         shares.serve("other", Place(T, 0))
-        node.peer.leave()
+        node.peer.mark_disconnected()
         assert [key.group_id for key in shares._by_key] == ["other"]
         await trio.testing.wait_all_tasks_blocked()
         assert ("write", SharePartitionKey("g", T, 0)) in node.persister.calls, "that it was handed out is kept"
@@ -239,7 +241,7 @@ def test_a_new_leader_epoch_begins_anew() -> None:
     node = Node()
 
     async def story() -> None:
-        shares = node.stage.services.shares
+        shares = node.stage.services.share_partition_manager
         old = shares.serve("g", Place(T, 0))
         assert shares.serve("g", Place(T, 0)) is old
         old.leader_epoch -= 1
@@ -253,11 +255,11 @@ def test_a_new_leader_epoch_begins_anew() -> None:
 
 def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
     node = Node()
-    quotas = Quotas(node.stage.env)  # type: ignore[arg-type]
+    quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
     draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
     quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
-    node.stage.services.metering.quotas = quotas
+    node.stage.services.quota_holder.quotas = quotas
 
     async def story() -> None:
         node.produce(0)
@@ -284,7 +286,9 @@ def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -
         size = node.stage.hosted.replicas["t", 1].log.segments[-1].size_bytes
         answer = await node.fetch(1, max_bytes=100)
         assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
-        in_flight = [shared.rules.in_flight_count for shared in node.stage.services.shares._by_key.values()]
+        in_flight = [
+            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+        ]
         assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
         assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}
 

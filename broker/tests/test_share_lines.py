@@ -9,7 +9,7 @@ import trio
 
 from ottla.broker.share.lines import TIMEOUT_S, Lines
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.image import MetadataImage
 from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Disconnected
@@ -53,7 +53,7 @@ def took_s(until_ms: float) -> float:
         lines.close()
         return trio.current_time() - began
 
-    return virtually(story)
+    return run_virtual(story)
 
 
 def test_a_broker_that_is_gone_is_not_waited_for() -> None:
@@ -81,9 +81,9 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
             nursery.start_soon(call)
             nursery.start_soon(call)
         assert max(ended) - began < 7
-        assert len(around.env.net.dialled) == 1
+        assert len(around.env.net.connect_attempts) == 1
 
-    virtually(story)
+    run_virtual(story)
 
 
 def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
@@ -107,6 +107,6 @@ def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_lat
 
         assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
         assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
-        assert len(around.env.net.dialled) == 2
+        assert len(around.env.net.connect_attempts) == 2
 
-    virtually(story)
+    run_virtual(story)

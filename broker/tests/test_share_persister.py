@@ -13,7 +13,7 @@ from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.tests.world import virtually
+from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import write_share_group_state as wr
 
@@ -71,7 +71,7 @@ def test_what_is_asked_again_is_not_overtaken() -> None:
                 nursery.start_soon(coordinator.write, start)
                 await trio.testing.wait_all_tasks_blocked()
 
-    virtually(main)
+    run_virtual(main)
     assert coordinator.taken == [9, 1, 2, 3, 4]
     assert coordinator.failed == []
     assert not coordinator.persister._calls
@@ -90,7 +90,7 @@ def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
                 nursery.start_soon(run, call)
                 await trio.testing.wait_all_tasks_blocked()
 
-    virtually(main)
+    run_virtual(main)
     assert coordinator.taken == [1, 2, 3]
     assert not coordinator.persister._calls
 
@@ -112,7 +112,7 @@ def test_what_was_overtaken_is_not_asked_again() -> None:
             await trio.testing.wait_all_tasks_blocked()
             go.set()
 
-    virtually(main)
+    run_virtual(main)
     assert coordinator.taken == [2]
     assert coordinator.failed == [1]
 
@@ -132,7 +132,7 @@ def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None
                 nursery.start_soon(coordinator.write, start)
                 await trio.testing.wait_all_tasks_blocked()
 
-    virtually(main)
+    run_virtual(main)
     assert coordinator.failed == list(range(1, 31))
     assert coordinator.taken == [31, 32]
     assert took_s[0] < 60
@@ -167,7 +167,7 @@ class Elsewhere:
                 return error.code
             return ErrorCode.NONE
 
-        return virtually(story)
+        return run_virtual(story)
 
 
 def told(*codes: int) -> wr.WriteShareGroupStateResponse:

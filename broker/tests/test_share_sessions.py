@@ -55,9 +55,9 @@ def test_epochs_count_up_and_wrap_to_one() -> None:
 def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
     stage = Stage()
     first, second = stage.open("a"), stage.open("b")
-    first.leave()
+    first.mark_disconnected()
     assert stage.heard == [("g", "a", "1")]
-    second.leave()
+    second.mark_disconnected()
     assert stage.heard[1:] == [("g", "b", "1"), ("g",)]
     assert len(stage.sessions) == 0
 
@@ -66,7 +66,7 @@ def test_a_session_on_a_new_connection_outlives_the_old() -> None:
     stage = Stage()
     old = stage.open("a")
     stage.open("a")
-    old.leave()
+    old.mark_disconnected()
     assert stage.heard == []
     assert stage.code("a", 1) is None
 
@@ -75,7 +75,7 @@ def test_closing_releases_once() -> None:
     stage = Stage()
     peer = stage.open("a")
     stage.sessions.close("g", "a")
-    peer.leave()
+    peer.mark_disconnected()
     assert stage.heard == [("g", "a", "1"), ("g",)]
 
 

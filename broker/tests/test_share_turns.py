@@ -11,12 +11,12 @@ import trio.testing
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.share.offsets import ToAlter
 from ottla.broker.handlers.share_fetch import _Fetch
-from ottla.broker.server.dispatch import Context
+from ottla.broker.server.dispatch import RequestContext
 from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.share_node import Node, T
-from ottla.broker.tests.world import Hurried
-from ottla.broker.turn import Turn
+from ottla.broker.tests.world import AdvancingClock
+from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_share_group_offsets as al
@@ -27,9 +27,9 @@ MANY = 200
 class Slow(Node):
     """One whose every step takes a whole turn."""
 
-    def context(self, key: ApiKey, version: int) -> Context:
+    def context(self, key: ApiKey, version: int) -> RequestContext:
         context = super().context(key, version)
-        context.turn = Turn(Hurried())  # type: ignore[arg-type]
+        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
         return context
 
 
@@ -70,8 +70,8 @@ def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
 
 async def with_a_long_session(node: Node) -> Any:
     """A member with one partition more than are let go of at once; each step of that takes a whole turn."""
-    shares = node.stage.services.shares
-    shares._env = Hurried()
+    shares = node.stage.services.share_partition_manager
+    shares._env = AdvancingClock()
     await node.fetch(0, *range(AT_ONCE + 1))
     await trio.testing.wait_all_tasks_blocked()
     return shares
@@ -86,7 +86,7 @@ def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_
         await node.fetch(1)
 
         async def left() -> None:
-            node.peer.leave()
+            node.peer.mark_disconnected()
             while shares._going:
                 await trio.lowlevel.checkpoint()
 

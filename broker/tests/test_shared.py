@@ -16,7 +16,7 @@ from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.partition import Limits
 from ottla.broker.share.shared import DONE, Ground, Shared, told
 from ottla.broker.share.state import SharePartitionKey, ShareState
-from ottla.broker.tests.world import virtually
+from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 
@@ -131,7 +131,7 @@ def say(shared: Shared, first: int, last: int, kind: int = ACCEPT, member: str =
 
 def over(story: Callable[[House], Awaitable[None]], *stored: StateBatch, start: int = 0) -> House:
     house = House(*stored, start=start)
-    virtually(lambda: house.tell(story))
+    run_virtual(lambda: house.tell(story))
     return house
 
 
@@ -147,7 +147,7 @@ def test_what_a_member_held_when_it_went_is_written_before_whoever_serves_next_r
         house.shared()
         assert house.asked == ["write", "read"], "and nobody has run yet"
 
-    virtually(lambda: House().tell(story))
+    run_virtual(lambda: House().tell(story))
 
 
 def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:

@@ -8,15 +8,15 @@ import pytest
 import trio
 
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.shedding import PART, SILENT_FACTOR, close_most_idle
+from ottla.broker.server.shedding import CLOSED_FRACTION, UNUSED_IDLE_FACTOR, close_most_idle
 
 
-class Connected:
+class FakeConnection:
     """A connection as far as shedding looks at it."""
 
     def __init__(self, idle_ms: float, *, has_spoken: bool = True, is_authenticated: bool = True) -> None:
         self._idle_ms = idle_ms
-        self.has_spoken = has_spoken
+        self.has_received = has_spoken
         self.is_authenticated = is_authenticated
         self.is_closed = False
 
@@ -28,7 +28,7 @@ class Connected:
 
 
 def test_close_most_idle_closes_the_connection_that_was_idle_for_longest() -> None:
-    connections = [Connected(idle_ms) for idle_ms in (5, 900, 30)]
+    connections = [FakeConnection(idle_ms) for idle_ms in (5, 900, 30)]
     assert close_most_idle(connections, 0) == 1
     assert [x.is_closed for x in connections] == [False, True, False]
     assert close_most_idle(connections, 0) == 1
@@ -40,20 +40,20 @@ def test_close_most_idle_closes_the_connection_that_was_idle_for_longest() -> No
 def test_close_most_idle_weighs_the_time_of_silent_and_unauthenticated_connections(
     idle_ms: float, state: tuple[bool, bool], *, goes: bool
 ) -> None:
-    silent = Connected(idle_ms, has_spoken=state[0], is_authenticated=state[1])
-    spoken = Connected(9 * SILENT_FACTOR)
+    silent = FakeConnection(idle_ms, has_spoken=state[0], is_authenticated=state[1])
+    spoken = FakeConnection(9 * UNUSED_IDLE_FACTOR)
     close_most_idle([silent, spoken], 0)
     assert (silent.is_closed, spoken.is_closed) == (goes, not goes)
 
 
 def test_close_most_idle_of_many_closes_a_part_at_once() -> None:
-    connections = [Connected(idle_ms) for idle_ms in range(10 * PART)]
+    connections = [FakeConnection(idle_ms) for idle_ms in range(10 * CLOSED_FRACTION)]
     assert close_most_idle(connections, 0) == 10
-    assert [x.is_closed for x in connections] == [False] * (9 * PART + PART - 10) + [True] * 10
+    assert [x.is_closed for x in connections] == [False] * (9 * CLOSED_FRACTION + CLOSED_FRACTION - 10) + [True] * 10
 
 
 def test_close_most_idle_without_open_connections_returns_0() -> None:
-    one = Connected(1)
+    one = FakeConnection(1)
     one.close()
     assert close_most_idle([one], 0) == close_most_idle([], 0) == 0
 
@@ -83,9 +83,9 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
     said: list[Any] = []
     acceptors: list[Any] = [Acceptor(Dispatched()) for _ in range(2)]  # type: ignore[arg-type]
     for acceptor in acceptors:
-        acceptor.neighbours = acceptors
-    acceptors[0]._connections = {Connected(1_000)}
-    acceptors[1]._connections = {Connected(1), Connected(2)}
+        acceptor.node_acceptors = acceptors
+    acceptors[0]._connections = {FakeConnection(1_000)}
+    acceptors[1]._connections = {FakeConnection(1), FakeConnection(2)}
     listener: Any = Silent()
 
     async def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.auth.principals import BadRule, name_by
-from ottla.broker.auth.short_names import NoName, short_names
+from ottla.broker.auth.principals import InvalidMappingRule, parse_mapping_rules
+from ottla.broker.auth.short_names import NoMatchingRule, parse_name_rules
 
 REALM = "HERE.ORG"
 NAMES = [
@@ -72,12 +72,12 @@ CLASSES = [
 def made(rules: str, name: str) -> str:
     """What comes of it, in the words of the program that asks Kafka."""
     try:
-        names = short_names(rules, REALM)
-    except BadRule:
+        names = parse_name_rules(rules, REALM)
+    except InvalidMappingRule:
         return "no rule"
     try:
         return f"= {names(name)}"
-    except NoName:
+    except NoMatchingRule:
         return "no name"
 
 
@@ -113,7 +113,7 @@ def test_311_rules_make_names(rules, name, wanted):
 
 
 def test_311_without_a_default_realm_the_default_rule_fits_a_principal_of_none():
-    assert short_names("DEFAULT", "")("alice@") == "alice"
+    assert parse_name_rules("DEFAULT", "")("alice@") == "alice"
 
 
 @pytest.mark.parametrize(("rules", "name", "wanted"), CLASSES)
@@ -125,8 +125,8 @@ def test_311_classes_are_asciis_as_javas_are(rules, name, wanted):
 def test_311_a_pattern_python_cannot_hold_is_no_rule(pattern):
     """Neither in a rule for principals, nor in one for the subjects of certificates."""
     assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"
-    with pytest.raises(BadRule):
-        name_by(f"RULE:{pattern}/x/")
+    with pytest.raises(InvalidMappingRule):
+        parse_mapping_rules(f"RULE:{pattern}/x/")
 
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[[a]b]", "[a||b]", "(?u)a"])

@@ -9,16 +9,16 @@ import pytest
 import trio
 
 from ottla.broker.auth import ways
-from ottla.broker.auth.doors import door_of
+from ottla.broker.auth.doors import build_listener_security
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.tests.line import Stage, in_virtual_time
+from ottla.broker.tests.line import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.test_connection import BEAT
 from ottla.broker.tests.test_logging_in import HERE, THREE
-from ottla.broker.tests.test_token_keys import Provider, with_provider
-from ottla.broker.tests.token_maker import OTHER, RSA, published, signed
-from ottla.broker.tests.token_stage import PATH, world
+from ottla.broker.tests.test_token_keys import JwksProvider, with_provider
+from ottla.broker.tests.token_maker import OTHER, RSA, build_jwks, sign_token
+from ottla.broker.tests.token_stage import PATH, create_env
 from ottla.peers.access import BearerSource, Login
 from ottla.peers.bearer import HANDLER, HANDLERS, URL, NoToken, token_of
 from ottla.peers.client import dial
@@ -105,18 +105,18 @@ def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, 
 
 def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_take_them() -> None:
     own = {
-        ways.BETWEEN_BROKERS: "OAUTHBEARER",
+        ways.INTER_BROKER_MECHANISM: "OAUTHBEARER",
         "listener.name.in.oauthbearer.sasl.jaas.config": f"{MODULE};",
         "listener.name.in.oauthbearer." + HANDLER: HANDLERS[0],
         URL: "file:///token",
     }
     config = NodeConfig({**THREE, **own})
-    assert ways.between_brokers(config).login == Login("OAUTHBEARER", "", "", source=BearerSource("file:///token"))
-    assert ways.between_brokers(config) is ways.between_brokers(config), "who goes there shares the token"
-    assert list(ways.refusals(config)) == []
+    assert ways.inter_broker_access(config).login == Login("OAUTHBEARER", "", "", source=BearerSource("file:///token"))
+    assert ways.inter_broker_access(config) is ways.inter_broker_access(config), "who goes there shares the token"
+    assert list(ways.find_credential_problems(config)) == []
     del own["listener.name.in.oauthbearer." + HANDLER]
-    ((key, why),) = ways.refusals(NodeConfig({**THREE, **own}))
-    assert (key, HANDLER in why) == (ways.BETWEEN_BROKERS, True)
+    ((key, why),) = ways.find_credential_problems(NodeConfig({**THREE, **own}))
+    assert (key, HANDLER in why) == (ways.INTER_BROKER_MECHANISM, True)
 
 
 # ------------------------------------------------------------------ where tokens come from
@@ -126,16 +126,16 @@ def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listene
 def test_a_file_without_a_token_is_none(text: bytes) -> None:
     async def run() -> None:
         with pytest.raises(NoToken):
-            await token_of(world(text), BearerSource(f"file://{PATH}"))
+            await token_of(create_env(text), BearerSource(f"file://{PATH}"))
         with pytest.raises(NoToken):
-            await token_of(world(), BearerSource("file:///elsewhere"))
+            await token_of(create_env(), BearerSource("file:///elsewhere"))
 
     in_virtual_time(run)
 
 
 def test_a_file_is_read_anew_for_each_login() -> None:
     async def run() -> None:
-        env = world(b" first.token.x\n")
+        env = create_env(b" first.token.x\n")
         assert await token_of(env, BearerSource(f"file://{PATH}")) == "first.token.x"
         env.disk.put(b"second==")
         assert await token_of(env, BearerSource(f"file://{PATH}")) == "second=="
@@ -144,7 +144,7 @@ def test_a_file_is_read_anew_for_each_login() -> None:
 
 
 def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b'{"access_token": "a.b.c", "expires_in": 60}')
         asked = BearerSource("http://idp/token?x=y", "me", "my-secret", "read")
         assert await token_of(env, asked) == "a.b.c"
@@ -175,7 +175,7 @@ def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
     ],
 )
 def test_who_gives_no_token_is_told_of_without_a_secret(body: bytes, status: str) -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(body, status)
         with pytest.raises(NoToken) as refused:
             await token_of(env, BearerSource("http://idp/token", "me", "my-secret"))
@@ -197,14 +197,14 @@ TAKES = {
 
 @pytest.mark.parametrize("key", [RSA, OTHER], ids=["good", "somebody else's"])
 def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
-    stage = Stage(monkeypatch)
+    stage = DispatcherFixture(monkeypatch)
     versions = [(ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2), (BEAT, 0, 4)]
     known = [ApiVersion(*x) for x in versions]
     stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
     stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
     files = {
-        PATH: published(("a", RSA)),
-        "/token": signed({"sub": "node", "iat": 0, "exp": 10**9}, key).encode(),
+        PATH: build_jwks(("a", RSA)),
+        "/token": sign_token({"sub": "node", "iat": 0, "exp": 10**9}, key).encode(),
     }
     env: Any = stage.env
     env.net, env.uuid = MemoryNet(), lambda: bytes(16)
@@ -212,8 +212,8 @@ def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPa
     access, told = access_of(FILE), []
 
     async def run() -> None:
-        env.disk = world(files[PATH]).disk
-        door = door_of(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+        env.disk = create_env(files[PATH]).disk
+        door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
             nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)

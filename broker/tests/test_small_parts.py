@@ -6,12 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.addresses import BadConfig, parse_listener
-from ottla.broker.config import NodeConfig, from_environment, nearest
+from ottla.broker.addresses import ConfigException, parse_listener
+from ottla.broker.config import NodeConfig, closest_match, settings_from_environment
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import java_hash, partition_of
-from ottla.broker.server.purgatory import Parked, Purgatory
-from ottla.broker.start_checks import check_values
+from ottla.broker.server.purgatory import DelayedOperation, Purgatory
+from ottla.broker.start_checks import check_startup_values
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
 from ottla.controller.image import MetadataImage
@@ -42,19 +42,21 @@ def test_every_default_passes_its_own_check() -> None:
 
 
 def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
-    assert check_values({"num.partition": "3"}) == ["unknown setting 'num.partition'; did you mean 'num.partitions'?"]
-    assert nearest("zzzzzz", BROKER_KEYS) is None
+    assert check_startup_values({"num.partition": "3"}) == [
+        "unknown setting 'num.partition'; did you mean 'num.partitions'?"
+    ]
+    assert closest_match("zzzzzz", BROKER_KEYS) is None
 
 
 @pytest.mark.parametrize(("key", "value"), [("num.partitions", "many"), ("auto.create.topics.enable", "perhaps")])
 def test_a_wrong_value_is_an_error(key: str, value: str) -> None:
-    with pytest.raises(BadConfig):
-        check_values({key: value})
+    with pytest.raises(ConfigException):
+        check_startup_values({key: value})
 
 
 def test_the_environment_of_kafkas_container_image_is_read() -> None:
     environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_LOG_DIRS": "/x", "PATH": "/bin"}
-    assert from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
+    assert settings_from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
 
 
 def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
@@ -63,13 +65,13 @@ def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
         "KAFKA_LISTENER_NAME_SASL__SSL_SSL_KEYSTORE_LOCATION": " C:\\\\x\u00e9 ",
         "KAFKA_LOG_DIRS": "/x,\\\n  /y\n",
     }
-    assert from_environment(environment) == {
+    assert settings_from_environment(environment) == {
         "sasl.jaas.config": 'M required username="a" password=b;',
         "listener.name.sasl_ssl.ssl.keystore.location": "C:\\x\u00c3\u00a9",
         "log.dirs": "/x,/y",
     }
-    with pytest.raises(BadConfig, match="Malformed"):
-        from_environment({"KAFKA_LOG_DIRS": "\\u12"})
+    with pytest.raises(ConfigException, match="Malformed"):
+        settings_from_environment({"KAFKA_LOG_DIRS": "\\u12"})
 
 
 def test_listeners_are_read_as_kafka_writes_them() -> None:
@@ -77,7 +79,7 @@ def test_listeners_are_read_as_kafka_writes_them() -> None:
     assert parse_listener("127.0.0.1:0") == ("PLAINTEXT", "127.0.0.1", 0)
     assert parse_listener("plaintext://[::1]:9092") == ("PLAINTEXT", "::1", 9092)
     for text in ("9092", "host:port", "host:99999"):
-        with pytest.raises(BadConfig):
+        with pytest.raises(ConfigException):
             parse_listener(text)
 
 
@@ -91,7 +93,7 @@ def test_a_topics_own_setting_wins_over_the_brokers() -> None:
     assert NodeConfig().topic_text(MetadataImage(), "u", key) == "604800000"
 
 
-class VirtualEnv:
+class TimerEnv:
     """As much of an `Env` as timers ask for."""
 
     def now_ms(self) -> int:
@@ -112,7 +114,7 @@ def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
     fired: list[tuple[str, int]] = []
 
     async def main() -> None:
-        timers = Timers(VirtualEnv())  # type: ignore[arg-type]
+        timers = Timers(TimerEnv())  # type: ignore[arg-type]
         start = 1_000_000
         async with trio.open_nursery() as nursery:
             nursery.start_soon(timers.run)
@@ -130,7 +132,7 @@ def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
 
 def test_10000_heartbeats_do_not_pile_up() -> None:
     async def main() -> None:
-        timers = Timers(VirtualEnv())  # type: ignore[arg-type]
+        timers = Timers(TimerEnv())  # type: ignore[arg-type]
         for turn in range(10_000):
             timers.cancel("session")
             timers.arm("session", 1_010_000 + turn, lambda: None)
@@ -141,7 +143,7 @@ def test_10000_heartbeats_do_not_pile_up() -> None:
 
 def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
     async def main() -> None:
-        purgatory = Purgatory(VirtualEnv())  # type: ignore[arg-type]
+        purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
         have = 0
         outcomes: dict[str, tuple[bool, float]] = {}
 
@@ -156,7 +158,7 @@ def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
             for number in range(3):
                 await trio.sleep(0.2)
                 have += 1
-                purgatory.wake(("p", number % 2))
+                purgatory.check_and_complete(("p", number % 2))
         assert outcomes == {"one": (True, 0.2), "three": (True, pytest.approx(0.6)), "never": (False, 0.7)}
         assert len(purgatory) == 0
 
@@ -165,14 +167,14 @@ def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
 
 def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled() -> None:
     async def main() -> None:
-        purgatory = Purgatory(VirtualEnv())  # type: ignore[arg-type]
-        parked = Parked(lambda key: True)
+        purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
+        parked = DelayedOperation(lambda key: True)
         for number in range(2500):
             purgatory.watch(parked, number)
-        purgatory.wake(7)
+        purgatory.check_and_complete(7)
         assert parked.event.is_set()
-        purgatory.wake(8)
-        assert len(purgatory._waiting) == 2500, "a wake looks at its own key only"
+        purgatory.check_and_complete(8)
+        assert len(purgatory._operations_by_key) == 2500, "a wake looks at its own key only"
         steps = 0
 
         async def count(task_status: trio.TaskStatus[None]) -> None:
@@ -190,6 +192,6 @@ def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled
                 await purgatory.release(parked)
             assert steps > before, "others went on meanwhile"
             nursery.cancel_scope.cancel()
-        assert not purgatory._waiting
+        assert not purgatory._operations_by_key
 
     virtually(main)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.config import UNSET_SEND_BYTES, NodeConfig
+from ottla.broker.config import DEFAULT_SEND_BUFFER_BYTES, NodeConfig
 
 
 @pytest.mark.parametrize(
     ("given", "send_bytes"),
     [
-        ({}, UNSET_SEND_BYTES),
+        ({}, DEFAULT_SEND_BUFFER_BYTES),
         ({"socket.send.buffer.bytes": "102400"}, 102400),
         ({"socket.send.buffer.bytes": "-1"}, -1),
     ],

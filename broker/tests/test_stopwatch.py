@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.auth.quotas import Quotas
-from ottla.broker.server.stopwatch import Stopwatch
-from ottla.broker.services import Metering
-from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.auth.quotas import QuotaManagers
+from ottla.broker.server.stopwatch import RequestTimer
+from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
@@ -22,7 +22,7 @@ from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteT
 BEAT = ApiKey.HEARTBEAT
 
 
-class Clock:
+class RequestTimerClock:
     def __init__(self) -> None:
         self.ms = 0.0
 
@@ -31,8 +31,8 @@ class Clock:
 
 
 def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
-    clock = Clock()
-    watch = Stopwatch(clock.now_ms, Metering())
+    clock = RequestTimerClock()
+    watch = RequestTimer(clock.now_ms, QuotaHolder())
     inside: list[float] = []
 
     async def work() -> str:
@@ -46,7 +46,7 @@ def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            assert await watch.around(work()) == "done"
+            assert await watch.run(work()) == "done"
 
     async def other() -> None:
         await trio.sleep(0.5)
@@ -59,8 +59,8 @@ def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
 
 
 def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
-    clock, seen = Clock(), list[str]()
-    watch = Stopwatch(clock.now_ms, Metering())
+    clock, seen = RequestTimerClock(), list[str]()
+    watch = RequestTimer(clock.now_ms, QuotaHolder())
 
     async def fails() -> None:
         clock.ms += 2
@@ -76,10 +76,10 @@ def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
 
     async def run() -> None:
         with pytest.raises(ValueError, match="ours"):
-            await watch.around(fails())
+            await watch.run(fails())
         assert watch.lap_ms() == 2
         with trio.move_on_after(1) as scope:
-            await watch.around(sleeps())
+            await watch.run(sleeps())
         assert scope.cancelled_caught
 
     in_virtual_time(run)
@@ -89,15 +89,15 @@ def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
 # ---------------------------------------------------------------- a connection
 
 
-def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> Stage:
-    stage = Stage(monkeypatch)
+def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
     env: Any = stage.env
-    quotas = Quotas(env)
+    quotas = QuotaManagers(env)
     draft = ImageBuilder(MetadataImage())
     draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False))
     image = draft.image(1, 1)
     quotas.publish(image, draft.delta(image))
-    stage.services.metering.quotas, stage.services.metering.times_requests = quotas, True
+    stage.services.quota_holder.quotas, stage.services.quota_holder.times_requests = quotas, True
     return stage
 
 
@@ -105,7 +105,7 @@ def beat(number: int) -> bytes:
     return frame(BEAT, 1, number, HeartbeatRequest("g", 0, "m"))
 
 
-def answered_at(stage: Stage, line: Line) -> list[float]:
+def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
     """When each answer left, in seconds of the loop's own clock."""
     out: list[float] = []
     send = line.send
@@ -133,11 +133,11 @@ def test_who_takes_too_much_time_has_his_answer_and_is_not_read_for_a_while(monk
         return HeartbeatResponse()
 
     stage.serve(BEAT, handler)
-    line = Line()
-    line.say(beat(1) + beat(2))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(beat(1) + beat(2))
+    line.disconnect()
     times = answered_at(stage, line)
-    waits = [answer.throttle_time_ms for _, answer in line.answers(BEAT, 1)]  # type: ignore[attr-defined]
+    waits = [answer.throttle_time_ms for _, answer in line.responses(BEAT, 1)]  # type: ignore[attr-defined]
     assert waits[0] == pytest.approx(200, abs=2)
     assert waits[1] == 1000, "a second at most"
     assert times[1] - times[0] == pytest.approx(waits[0] / 1000, abs=0.001)
@@ -151,17 +151,17 @@ def test_what_waits_in_a_handler_is_not_its_time(monkeypatch: pytest.MonkeyPatch
         return HeartbeatResponse()
 
     stage.serve(BEAT, lambda context, request: later())
-    line = Line()
-    line.say(beat(1))
+    line = ClientStream()
+    line.send_bytes(beat(1))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.connection(line).serve)
             await trio.sleep(31)
-            line.leave()
+            line.disconnect()
 
     in_virtual_time(run)
-    ((_, answer),) = line.answers(BEAT, 1)
+    ((_, answer),) = line.responses(BEAT, 1)
     assert answer.throttle_time_ms == 0  # type: ignore[attr-defined]
 
 
@@ -173,9 +173,9 @@ def test_the_markers_of_transactions_are_exempt(monkeypatch: pytest.MonkeyPatch)
         return WriteTxnMarkersResponse()
 
     stage.serve(ApiKey.WRITE_TXN_MARKERS, handler)
-    line = Line()
-    line.say(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
+    line.disconnect()
     assert answered_at(stage, line) == [0.0]
 
 
@@ -184,13 +184,13 @@ def test_nothing_is_timed_at_a_listener_of_controllers(monkeypatch: pytest.Monke
     seen: list[Any] = []
 
     def handler(context: Any, request: Any) -> HeartbeatResponse:
-        seen.append(context.peer.stopwatch)
+        seen.append(context.peer.request_timer)
         return HeartbeatResponse()
 
     stage.serve(BEAT, handler)
     stage.serve(ApiKey.ENVELOPE, handler)
-    line = Line()
-    line.say(beat(1))
-    line.leave()
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    line.disconnect()
     answered_at(stage, line)
     assert seen == [None]

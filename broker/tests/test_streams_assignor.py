@@ -9,13 +9,13 @@ import pytest
 from ottla.broker.groups.java_queue import JavaQueue
 from ottla.broker.groups.streams.state import NOTHING, Target, Tasks
 from ottla.broker.groups.streams.sticky import Claim, Extent, Spec, assign
-from ottla.broker.tests.at_once import done
+from ottla.broker.tests.at_once import run_steps
 
 TWO = {"0": Extent(4, is_stateful=False), "1": Extent(3, is_stateful=True)}
 
 
 def dealt(members: dict[str, Claim], extents: dict[str, Extent] = TWO, standbys: int = 0) -> dict[str, Target]:
-    return done(assign(Spec(members, extents, standbys)))
+    return run_steps(assign(Spec(members, extents, standbys)))
 
 
 def flat(tasks: Tasks) -> str:

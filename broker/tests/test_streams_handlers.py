@@ -41,7 +41,7 @@ class Streams(Node):
         internal_topics = SimpleNamespace(
             create=lambda topics, quiet_ms: self.created.append((list(topics), quiet_ms)), failure=self.failures_of.get
         )
-        self.stage.services.admin = SimpleNamespace(internal_topics=lambda now_ms: internal_topics)
+        self.stage.services.controller_forwarder = SimpleNamespace(internal_topics=lambda now_ms: internal_topics)
 
     def beat(self, **fields: Any) -> hb.StreamsGroupHeartbeatResponse:
         joining = {"rebalance_timeout_ms": 30_000, "topology": READS, "process_id": "p"}
@@ -69,9 +69,9 @@ class Streams(Node):
     def allow(self, *denied: tuple[AclOperation, ResourceType, str]) -> None:
         """Everything is allowed but this."""
         self.stage.services.authorizer = SimpleNamespace(
-            decided={},
+            decisions={},
             may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
-            operations=lambda *what: 7,
+            authorized_operations=lambda *what: 7,
         )
 
 

@@ -11,11 +11,11 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.server.listening import CannotListen, Listening
+from ottla.broker.server.listening import BindError, BoundListeners
 from ottla.broker.tests.ground import Ground, SlowEnv, topic
-from ottla.broker.tests.world import virtually
-from ottla.broker.upkeep.removals import Removals
-from ottla.broker.upkeep.supervise import CALM_S, LONGEST_PAUSE_S, attempt, raise_alone, supervise
+from ottla.broker.tests.world import run_virtual
+from ottla.broker.upkeep.removals import DeletedLogRemover
+from ottla.broker.upkeep.supervise import MAX_BACKOFF_S, STABLE_AFTER_S, raise_unwrapped, run_logging_failure, supervise
 
 
 def fails(times: int, error: BaseException, seen: list[float], runs_s: float = 0.0) -> Any:
@@ -35,9 +35,9 @@ def test_a_task_that_fails_begins_anew_ever_more_slowly_and_each_time_is_told(ca
         await supervise(SlowEnv(), "counting", fails(9, ValueError("no"), seen))  # type: ignore[arg-type]
 
     with caplog.at_level(logging.ERROR):
-        virtually(main)
+        run_virtual(main)
     waits = [b - a for a, b in pairwise(seen)]
-    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, LONGEST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_PAUSE_S])
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, MAX_BACKOFF_S, MAX_BACKOFF_S, MAX_BACKOFF_S])
     assert len(caplog.records) == 9
     assert "counting failed" in caplog.text
 
@@ -46,10 +46,10 @@ def test_having_run_long_a_task_is_begun_anew_quickly() -> None:
     seen: list[float] = []
 
     async def main() -> None:
-        await supervise(SlowEnv(), "x", fails(3, ValueError("no"), seen, CALM_S + 1))  # type: ignore[arg-type]
+        await supervise(SlowEnv(), "x", fails(3, ValueError("no"), seen, STABLE_AFTER_S + 1))  # type: ignore[arg-type]
 
-    virtually(main)
-    assert [b - a for a, b in pairwise(seen)] == pytest.approx([CALM_S + 2] * 3)
+    run_virtual(main)
+    assert [b - a for a, b in pairwise(seen)] == pytest.approx([STABLE_AFTER_S + 2] * 3)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -62,11 +62,11 @@ def test_a_broken_invariant_is_not_tried_again(grouped: bool) -> None:
         await supervise(SlowEnv(), "x", fails(1, error, seen))  # type: ignore[arg-type]
 
     async def attempted() -> None:
-        await attempt("x", fails(9, error, seen))
+        await run_logging_failure("x", fails(9, error, seen))
 
     for main in (supervised, attempted):
         with pytest.raises((AssertionError, ExceptionGroup)) as caught:
-            virtually(main)
+            run_virtual(main)
         assert caught.value is error
     assert len(seen) == 2
 
@@ -75,9 +75,9 @@ def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixtu
     seen: list[float] = []
 
     async def main() -> None:
-        await attempt("a try", fails(5, ValueError("no"), seen))
+        await run_logging_failure("a try", fails(5, ValueError("no"), seen))
 
-    virtually(main)
+    run_virtual(main)
     assert len(seen) == 1
     assert "a try failed" in caplog.text
 
@@ -85,11 +85,11 @@ def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixtu
 def test_an_error_alone_in_its_groups_is_raised_as_itself() -> None:
     inner = ValueError("x")
     with pytest.raises(ValueError, match="x") as caught:
-        raise_alone(ExceptionGroup("a", [ExceptionGroup("b", [inner])]))
+        raise_unwrapped(ExceptionGroup("a", [ExceptionGroup("b", [inner])]))
     assert caught.value is inner
     two = ExceptionGroup("a", [inner, KeyError("y")])
     with pytest.raises(ExceptionGroup) as both:
-        raise_alone(two)
+        raise_unwrapped(two)
     assert both.value is two
 
 
@@ -102,10 +102,10 @@ def test_an_address_that_is_taken_is_named() -> None:
     env.net = Net()
 
     async def main() -> None:
-        await Listening(env, NodeConfig(host="127.0.0.1", port=9092)).for_clients()
+        await BoundListeners(env, NodeConfig(host="127.0.0.1", port=9092)).bind_clients()
 
-    with pytest.raises(CannotListen, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
-        virtually(main)
+    with pytest.raises(BindError, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
+        run_virtual(main)
 
 
 def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_the_node() -> None:
@@ -138,16 +138,16 @@ def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_
 
 def test_renamed_directories_are_removed_when_their_time_has_come(caplog: pytest.LogCaptureFixture) -> None:
     env: Any = SlowEnv()
-    removals = Removals(env, 60_000)
+    removals = DeletedLogRemover(env, 60_000)
     env.disk.makedirs("/a/x-delete")
     env.disk.makedirs("/a/y-delete")
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(removals.run)
-            removals.remove_later("/a/x-delete")
+            removals.schedule("/a/x-delete")
             await trio.sleep(30)
-            removals.remove_later("/a/y-delete")
+            removals.schedule("/a/y-delete")
             await trio.sleep(29)
             assert env.disk.exists("/a/x-delete")
             await trio.sleep(2)
@@ -161,9 +161,9 @@ def test_renamed_directories_are_removed_when_their_time_has_come(caplog: pytest
             env.disk.fault = None
             assert "directory of a deleted partition not removed: '/a/y-delete'" in caplog.text
             env.disk.makedirs("/a/z-delete")
-            removals.remove_later("/a/z-delete")
+            removals.schedule("/a/z-delete")
             await trio.sleep(61)
             assert not env.disk.exists("/a/z-delete")
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)

@@ -9,10 +9,15 @@ import pytest
 
 from ottla.broker.server.peer import Peer
 from ottla.broker.telemetry import pushed as kept
-from ottla.broker.telemetry.instances import MOST_INSTANCES, Instances
-from ottla.broker.telemetry.otlp import samples
-from ottla.broker.telemetry.subscriptions import Subscription, Wanted, subscriptions_in, wanted_of
-from ottla.broker.telemetry.telemetry import Telemetry
+from ottla.broker.telemetry.instances import MAX_INSTANCES, ClientMetricsInstanceCache
+from ottla.broker.telemetry.otlp import parse_samples
+from ottla.broker.telemetry.subscriptions import (
+    ClientMetricsSubscription,
+    MergedSubscription,
+    merge_subscriptions,
+    read_subscriptions,
+)
+from ottla.broker.telemetry.telemetry import ClientMetricsManager
 from ottla.controller.decision import run_to_end
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.draft import ImageBuilder
@@ -28,7 +33,7 @@ WHO = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_
 MOST = 1 << 20
 
 
-class Clock:
+class TelemetryClock:
     def __init__(self) -> None:
         self.ms = 5_000_000.0
         self.made = 0
@@ -49,11 +54,11 @@ def image(**subscriptions: dict[str, str]) -> MetadataImage:
     return draft.image(1, 1)
 
 
-class Node:
+class TelemetryNode:
     def __init__(self, **subscriptions: dict[str, str]) -> None:
-        self.clock = Clock()
+        self.clock = TelemetryClock()
         env: Any = self.clock
-        self.telemetry = Telemetry(env, True)
+        self.telemetry = ClientMetricsManager(env, True)
         self.peer = Peer("10.0.0.9", ("h", 9092))
         self.subscribe(**subscriptions)
 
@@ -63,7 +68,7 @@ class Node:
         self.telemetry.publish(now, MetadataDelta(configs=changed))
 
     def ask(self, ident: bytes = ID) -> Any:
-        return self.telemetry.ask(ident, WHO, self.peer)
+        return self.telemetry.get_subscription(ident, WHO, self.peer)
 
     def push(self, subscription_id: int, metrics: bytes = b"", codec: int = 0, *, ends: bool = False) -> ErrorCode:
         request = PushTelemetryRequest(ID, subscription_id, ends, codec, metrics)
@@ -102,20 +107,20 @@ A = {"metrics": "org.apache.kafka.producer., org.apache.kafka.consumer.", "inter
     ],
 )
 def test_whom_a_subscription_is_meant_for(match: str, who: dict[str, str], *, meant: bool) -> None:
-    (found,) = subscriptions_in(image(a={"match": match} if match else A))
+    (found,) = read_subscriptions(image(a={"match": match} if match else A))
     assert found.matches(WHO | who) is meant
 
 
 def test_metrics_are_joined_and_the_shortest_interval_counts() -> None:
-    many = [Subscription(("a", "b"), 5000, {}), Subscription(("c", "a"), 1000, {})]
-    assert wanted_of(many) == Wanted(("a", "b", "c"), 1000)
-    assert wanted_of([*many, Subscription(("*",), 9000, {})]) == Wanted(("*",), 1000)
-    assert wanted_of([]) == Wanted((), 300_000)
+    many = [ClientMetricsSubscription(("a", "b"), 5000, {}), ClientMetricsSubscription(("c", "a"), 1000, {})]
+    assert merge_subscriptions(many) == MergedSubscription(("a", "b", "c"), 1000)
+    assert merge_subscriptions([*many, ClientMetricsSubscription(("*",), 9000, {})]) == MergedSubscription(("*",), 1000)
+    assert merge_subscriptions([]) == MergedSubscription((), 300_000)
 
 
 def test_the_id_is_kafkas() -> None:
     # Of Kafka 4.3.1 itself, asked for the same (compat_tests/test_telemetry.py asks again).
-    assert Wanted(("*",), 100).id_for(uuid_from_string("AAECAwQFBgcICQoLDA0ODw")) == KAFKAS_ID
+    assert MergedSubscription(("*",), 100).subscription_id(uuid_from_string("AAECAwQFBgcICQoLDA0ODw")) == KAFKAS_ID
 
 
 KAFKAS_ID = 899611809
@@ -125,18 +130,18 @@ KAFKAS_ID = 899611809
 
 
 def test_who_has_no_id_gets_one_and_asks_no_sooner_than_its_interval() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     instance = node.ask(bytes(16))
-    assert (instance.ident, instance.wanted.interval_ms) == (b"\x01" * 16, 10_000)
-    assert refused(lambda: node.ask(instance.ident)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert (instance.client_instance_id, instance.wanted.interval_ms) == (b"\x01" * 16, 10_000)
+    assert refused(lambda: node.ask(instance.client_instance_id)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.clock.ms += 9_999
-    assert refused(lambda: node.ask(instance.ident)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert refused(lambda: node.ask(instance.client_instance_id)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.clock.ms += 1
-    assert node.ask(instance.ident) is instance
+    assert node.ask(instance.client_instance_id) is instance
 
 
 def test_the_first_push_after_an_answer_may_come_at_any_time_and_the_next_after_the_interval() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     assert node.push(ident) is ErrorCode.NONE
@@ -150,7 +155,7 @@ def test_the_first_push_after_an_answer_may_come_at_any_time_and_the_next_after_
 
 
 def test_other_subscriptions_have_other_ids_and_may_be_asked_for_at_once() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     before = node.ask().subscription_id
     node.subscribe(a=A, b={"metrics": "more", "interval.ms": "500"})
     assert node.push(before) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
@@ -162,7 +167,7 @@ def test_other_subscriptions_have_other_ids_and_may_be_asked_for_at_once() -> No
 
 
 def test_who_was_refused_for_his_subscription_or_codec_asks_again_at_once() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     assert node.push(ident, codec=7) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -172,7 +177,7 @@ def test_who_was_refused_for_his_subscription_or_codec_asks_again_at_once() -> N
 
 @pytest.mark.parametrize("ident", [bytes(16), bytes(15) + b"\x01"])
 def test_ids_no_client_has_are_refused(ident: bytes) -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     request = PushTelemetryRequest(ident)
     with pytest.raises(ProtocolError) as error:
         run_to_end(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
@@ -181,7 +186,7 @@ def test_ids_no_client_has_are_refused(ident: bytes) -> None:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_no_more_is_unpacked_than_may_be_pushed(codec: CompressionType) -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     code = ErrorCode.TELEMETRY_TOO_LARGE if codec is CompressionType.NONE else ErrorCode.INVALID_RECORD
@@ -190,7 +195,7 @@ def test_no_more_is_unpacked_than_may_be_pushed(codec: CompressionType) -> None:
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\x0a\x7f", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0b"])
 def test_what_is_no_message_of_metrics_is_refused(raw: bytes) -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     assert node.push(ident, raw) is ErrorCode.INVALID_RECORD
@@ -200,19 +205,19 @@ def test_what_is_no_message_of_metrics_is_refused(raw: bytes) -> None:
 
 
 def test_so_many_are_remembered_and_who_was_silent_longest_is_forgotten() -> None:
-    instances, peer = Instances(), Peer("h", ("h", 1))
-    for number in range(MOST_INSTANCES + 10):
-        instances.of(number.to_bytes(16, "big"), {}, peer, 0)
-    assert len(instances) == MOST_INSTANCES
+    instances, peer = ClientMetricsInstanceCache(), Peer("h", ("h", 1))
+    for number in range(MAX_INSTANCES + 10):
+        instances.get_or_create(number.to_bytes(16, "big"), {}, peer, 0)
+    assert len(instances) == MAX_INSTANCES
     assert len(peer._callbacks) == 1
-    instances.of(bytes(16), {}, peer, 60_000 * 20)
+    instances.get_or_create(bytes(16), {}, peer, 60_000 * 20)
     assert len(instances) == 1
 
 
 def test_whose_connection_ends_is_forgotten() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     first = node.ask()
-    node.peer.leave()
+    node.peer.mark_disconnected()
     node.peer = Peer("10.0.0.9", ("h", 9092))
     assert node.ask() is not first
 
@@ -241,14 +246,14 @@ def message(*metrics: bytes) -> bytes:
     return field(1, field(1, b"") + field(2, field(1, b"") + b"".join(metrics)))
 
 
-def shown(node: Node) -> list[str]:
-    assert node.telemetry.pushed is not None
-    steps = node.telemetry.pushed.lines(node.clock.ms)
+def shown(node: TelemetryNode) -> list[str]:
+    assert node.telemetry.store is not None
+    steps = node.telemetry.store.render(node.clock.ms)
     return "".join(run_to_end(steps)).splitlines()  # type: ignore[arg-type]
 
 
 def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     gauge = metric("org.apache.kafka.producer.rate", point(1.5, topic='t"x', client_id="another"), point(2, node="1"))
@@ -264,12 +269,12 @@ def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
         f'{name}{{{who},topic="t\\"x"}} 1.5',
         f'{name}{{{who},node="1"}} 2',
     ]
-    node.clock.ms += kept.LEAST_KEPT_MS
+    node.clock.ms += kept.MIN_EXPIRY_MS
     assert shown(node) == []
 
 
 def test_differences_are_added_up_and_sums_are_not() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     for value in (3.0, 4.0):
         node.clock.ms += 10_000
@@ -281,12 +286,12 @@ def test_differences_are_added_up_and_sums_are_not() -> None:
 
 
 def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
-    node = Node(a=A)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
-    pushed = node.telemetry.pushed
+    pushed = node.telemetry.store
     assert pushed is not None
-    own = [f"{name}_total" for name, _, _ in pushed.counters()]
+    own = [f"{name}_total" for name, _, _ in pushed.push_counters()]
     names = [*own, *(name.removeprefix("ottla_client_") for name in own)]
     assert node.push(ident, message(*(metric(name, point(1)) for name in names))) is ErrorCode.NONE
     theirs = {line.split("{")[0] for line in shown(node) if line[0] != "#"}
@@ -295,23 +300,23 @@ def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
 
 
 def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_OF_ONE_BYTES", 3_300)
-    node = Node(a=A)
+    monkeypatch.setattr(kept, "MAX_CLIENT_BYTES", 3_300)
+    node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     many = message(*(metric(f"m{number}", point(number)) for number in range(50)))
     assert node.push(ident, many) is ErrorCode.NONE
     assert len([line for line in shown(node) if line[0] != "#"]) == 10
-    assert node.telemetry.pushed is not None
-    assert node.telemetry.pushed.dropped == 40
+    assert node.telemetry.store is not None
+    assert node.telemetry.store.dropped == 40
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.MonkeyPatch, *, full: bool) -> None:
     if full:
-        monkeypatch.setattr(kept, "MOST_OF_ALL_BYTES", 100)
-    node = Node(a=A)
-    pushed = node.telemetry.pushed
+        monkeypatch.setattr(kept, "MAX_TOTAL_BYTES", 100)
+    node = TelemetryNode(a=A)
+    pushed = node.telemetry.store
     assert pushed is not None
     for number in range(2, 102):
         ident = bytes([number]) * 16
@@ -325,16 +330,16 @@ def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.Mo
 
 
 def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
-    node = Node(a=A)
-    pushed = node.telemetry.pushed
+    node = TelemetryNode(a=A)
+    pushed = node.telemetry.store
     assert pushed is not None
     ident = node.ask().subscription_id
     node.clock.ms += 1
     node.push(ident, message(metric("m", point(1)), metric("n", point(1))))
-    assert pushed._size_bytes == 2 * 301 + len(pushed._clients[ID].who)
+    assert pushed._size_bytes == 2 * 301 + len(pushed._clients[ID].identity_labels)
     node.clock.ms += 10_000
     node.push(ident, b"\x78\x01")  # it is still there, and has nothing new
-    node.clock.ms += kept.LEAST_KEPT_MS - 1
+    node.clock.ms += kept.MIN_EXPIRY_MS - 1
     assert shown(node) != []
     node.clock.ms += 1
     assert shown(node) == []
@@ -342,14 +347,16 @@ def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
 
 
 def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
-    (sample,) = [x for x in samples(message(metric("a.b-c{}\n" + "x" * 900, point(1, **{"1 y": "z" * 900})))) if x]
+    (sample,) = [
+        x for x in parse_samples(message(metric("a.b-c{}\n" + "x" * 900, point(1, **{"1 y": "z" * 900})))) if x
+    ]
     assert sample.name == ("a_b_c___" + "x" * 900)[:200]
     assert sample.labels == (("_1_y", "z" * 200),)
 
 
 @pytest.mark.parametrize(("said", "shown_as"), [("__name__", "_name__"), ("._x", "_x"), ("___", "_"), ("_x", "_x")])
 def test_labels_that_are_prometheus_own_are_named_otherwise(said: str, shown_as: str) -> None:
-    (sample,) = [x for x in samples(message(metric("m", point(1, **{said: "up"})))) if x]
+    (sample,) = [x for x in parse_samples(message(metric("m", point(1, **{said: "up"})))) if x]
     assert sample.labels == ((shown_as, "up"),)
 
 
@@ -362,7 +369,7 @@ def test_what_nobody_knows_is_passed_over_a_field_at_a_time(where: int) -> None:
     junk = [JUNK if number == where else b"" for number in range(5)]
     one = field(1, b"m") + field(5, field(1, point(1)) + junk[4]) + junk[3]
     raw = field(1, field(2, field(2, one) + junk[2]) + junk[1]) + junk[0]
-    found = list(samples(raw))
+    found = list(parse_samples(raw))
     assert len(found) > 5_000
     assert [x.value for x in found if x is not None] == [1]
 
@@ -374,20 +381,20 @@ def test_a_value_has_few_fields(inside: str) -> None:
     label = field(1, b"k") + field(2, value) + (junk if inside == "label" else b"")
     raw = field(7, label) + b"\x21" + struct.pack("<d", 1) + (junk if inside == "point" else b"")
     with pytest.raises(WireError, match="more than 500"):
-        list(samples(message(metric("m", raw))))
+        list(parse_samples(message(metric("m", raw))))
 
 
 def test_a_value_has_few_fields_in_all_its_labels_together() -> None:
     label = field(2, JUNK[:180]) * 90  # half a mebibyte of these held everybody up for 0.2 s
     with pytest.raises(WireError, match="more than 500"):
-        list(samples(message(metric("m", field(7, label) * 50 + b"\x21" + bytes(8)))))
+        list(parse_samples(message(metric("m", field(7, label) * 50 + b"\x21" + bytes(8)))))
     usual = point(1, **{f"label{number}": "v" for number in range(40)})
-    assert [x.value for x in samples(message(metric("m", usual))) if x] == [1]
+    assert [x.value for x in parse_samples(message(metric("m", usual))) if x] == [1]
 
 
 def test_reading_stops_often() -> None:
     raw = message(*(metric(f"m{number}", point(number)) for number in range(200)))
-    steps = samples(raw)
+    steps = parse_samples(raw)
     assert sum(1 for _ in steps) >= 400
     with pytest.raises(WireError):
-        list(samples(raw[:-3]))
+        list(parse_samples(raw[:-3]))

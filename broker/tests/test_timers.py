@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 
 
 class Watch:
@@ -33,7 +33,7 @@ class Watch:
                 await story()
                 nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)
         return [(key, round(at)) for key, at in self.fired]
 
 

@@ -8,16 +8,26 @@ import pytest
 import trio
 
 from ottla.broker.auth import token_settings
-from ottla.broker.auth.bearer import BadToken
-from ottla.broker.auth.doors import door_of, refusals
-from ottla.broker.auth.gate import Gate, Policy, State
-from ottla.broker.auth.jwks import Keys, Refresh
-from ottla.broker.auth.token_settings import HANDLER, SIGNED, UNSECURED, URL
-from ottla.broker.auth.web_tokens import Signed
+from ottla.broker.auth.bearer import InvalidToken
+from ottla.broker.auth.doors import build_listener_security, find_listener_problems
+from ottla.broker.auth.gate import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.auth.jwks import JsonWebKeySet, JwksRefresh
+from ottla.broker.auth.token_settings import CALLBACK_HANDLER, JWKS_URL, UNSECURED_HANDLER, VALIDATOR_HANDLERS
+from ottla.broker.auth.web_tokens import BrokerJwtValidator
 from ottla.broker.tests.line import in_virtual_time
 from ottla.broker.tests.test_gate import handshake, say
-from ottla.broker.tests.token_maker import OTHER, RSA, published, signed
-from ottla.broker.tests.token_stage import GOOD, NOW_S, PATH, REFUSED, keys_of, message, reader, wanted, world
+from ottla.broker.tests.token_maker import OTHER, RSA, build_jwks, sign_token
+from ottla.broker.tests.token_stage import (
+    INVALID_TOKEN_RESPONSE,
+    NOW_S,
+    PATH,
+    VALID_CLAIMS,
+    create_env,
+    create_jwks,
+    create_requirements,
+    create_validator,
+    initial_message,
+)
 from ottla.peers.fetching import CannotFetch, fetched
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsResponse
@@ -26,27 +36,29 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 
 def test_330_a_file_that_has_changed_is_read_again() -> None:
-    env = world(published(("a", OTHER)))
-    tokens = reader(env)
+    env = create_env(build_jwks(("a", OTHER)))
+    tokens = create_validator(env)
     for _ in range(3):
-        with pytest.raises(BadToken):
-            tokens.read(signed(GOOD))
+        with pytest.raises(InvalidToken):
+            tokens.validate(sign_token(VALID_CLAIMS))
     assert env.disk.reads == 1
-    env.disk.put(published(("a", RSA)))
-    assert tokens.read(signed(GOOD)).name == "alice"
+    env.disk.put(build_jwks(("a", RSA)))
+    assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
     env.disk.put(b"half a fi")
-    with pytest.raises(BadToken):
-        tokens.read(signed(GOOD))
-    env.disk.put(published(("a", RSA)))
-    assert tokens.read(signed(GOOD)).name == "alice"
+    with pytest.raises(InvalidToken):
+        tokens.validate(sign_token(VALID_CLAIMS))
+    env.disk.put(build_jwks(("a", RSA)))
+    assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
 
 
 def test_330_without_its_file_nobody_is_let_in() -> None:
-    with pytest.raises(BadToken):
-        Signed(wanted(), keys_of(world(), "file:///elsewhere"), lambda: 0).read(signed(GOOD))
+    with pytest.raises(InvalidToken):
+        BrokerJwtValidator(create_requirements(), create_jwks(create_env(), "file:///elsewhere"), lambda: 0).validate(
+            sign_token(VALID_CLAIMS)
+        )
 
 
-class Provider:
+class JwksProvider:
     """Publishes keys; counts how often they are asked for."""
 
     def __init__(self, env: Any) -> None:
@@ -71,8 +83,8 @@ class Provider:
 
 def with_provider(main: Any) -> None:
     async def run() -> None:
-        env = world()
-        provider = Provider(env)
+        env = create_env()
+        provider = JwksProvider(env)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(provider.run)
             await trio.sleep(0.1)
@@ -83,21 +95,21 @@ def with_provider(main: Any) -> None:
 
 
 def test_330_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
-        provider.publish(published(("a", RSA)))
-        keys = Keys(env, "http://idp/where/keys?are=here", Refresh(600_000, 100, 10_000))
-        tokens = Signed(wanted(), keys, lambda: NOW_S * 1000)
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = JsonWebKeySet(env, "http://idp/where/keys?are=here", JwksRefresh(600_000, 100, 10_000))
+        tokens = BrokerJwtValidator(create_requirements(), keys, lambda: NOW_S * 1000)
         nursery.start_soon(keys.run)
         await trio.sleep(5)
-        assert tokens.read(signed(GOOD)).name == "alice"
+        assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
         assert provider.asked[0].startswith(b"GET /where/keys?are=here HTTP/1.1\r\nHost: idp\r\n")
-        provider.publish(published(("b", OTHER)))
+        provider.publish(build_jwks(("b", OTHER)))
         for _ in range(5):
-            with pytest.raises(BadToken):
-                tokens.read(signed(GOOD, OTHER, kid="c"))
+            with pytest.raises(InvalidToken):
+                tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="c"))
             await trio.sleep(2)
         assert len(provider.asked) == 2, "once a minute for each name"
-        assert tokens.read(signed(GOOD, OTHER, kid="b")).name == "alice"
+        assert tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="b")).principal_name == "alice"
         await trio.sleep(550)
         assert len(provider.asked) == 2
         await trio.sleep(60)
@@ -107,14 +119,14 @@ def test_330_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_
 
 
 def test_330_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
-        provider.publish(published(("a", RSA)))
-        keys = keys_of(env, "http://idp/")
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = create_jwks(env, "http://idp/")
         nursery.start_soon(keys.run)
         await trio.sleep(5)
         for number in range(1000):
-            with pytest.raises(BadToken):
-                keys.verified({"alg": "RS256", "kid": f"k{number}"}, "a.b.c")
+            with pytest.raises(InvalidToken):
+                keys.verify({"alg": "RS256", "kid": f"k{number}"}, "a.b.c")
             await trio.sleep(0.01)
         assert len(provider.asked) <= 12
 
@@ -122,19 +134,19 @@ def test_330_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
 
 
 def test_330_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
-        provider.publish(published(("a", RSA)))
-        keys = Keys(env, "http://idp/", Refresh(60_000, 100, 1_000))
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = JsonWebKeySet(env, "http://idp/", JwksRefresh(60_000, 100, 1_000))
         nursery.start_soon(keys.run)
         await trio.sleep(59)
         provider.publish(b"", "500 Never")
         await trio.sleep(4)
-        assert keys.names() == ["a"]
+        assert keys.key_ids() == ["a"]
         gaps = [round(b - a, 1) for a, b in zip(provider.at[1:], provider.at[2:], strict=False)]
         assert gaps[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
-        provider.publish(published(("b", RSA)))
+        provider.publish(build_jwks(("b", RSA)))
         await trio.sleep(1)
-        assert keys.names() == ["b"]
+        assert keys.key_ids() == ["b"]
 
     with_provider(main)
 
@@ -154,7 +166,7 @@ def test_330_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
     ],
 )
 def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | None) -> None:
-    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.answer = answer
         if document is None:
             with pytest.raises(CannotFetch):
@@ -169,7 +181,7 @@ def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | Non
 def test_nobody_there_is_told_as_such() -> None:
     async def run() -> None:
         with pytest.raises(CannotFetch, match="nobody listens"):
-            await fetched(world(), "http://idp/x")
+            await fetched(create_env(), "http://idp/x")
 
     in_virtual_time(run)
 
@@ -178,21 +190,24 @@ def test_nobody_there_is_told_as_such() -> None:
 
 SETTINGS = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
 PREFIX = "listener.name.in.oauthbearer."
-TAKES = {**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[0], f"{PREFIX}{URL}": f"file://{PATH}"}
+TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PREFIX}{JWKS_URL}": f"file://{PATH}"}
 
 
 @pytest.mark.parametrize(
     ("values", "key"),
     [
         (TAKES, None),
-        ({**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[1], URL: "https://idp.example/keys"}, None),
-        ({**SETTINGS, f"{PREFIX}{HANDLER}": UNSECURED}, None),
-        (SETTINGS, HANDLER),
-        ({**SETTINGS, f"{PREFIX}{HANDLER}": "my.own.Handler"}, HANDLER),
-        ({**TAKES, f"{PREFIX}{URL}": ""}, URL),
-        ({**TAKES, f"{PREFIX}{URL}": "ftp://idp/keys"}, URL),
-        ({**TAKES, f"{PREFIX}{URL}": "https://[::"}, URL),
-        ({**TAKES, f"{PREFIX}{URL}": "file://"}, URL),
+        (
+            {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[1], JWKS_URL: "https://idp.example/keys"},
+            None,
+        ),
+        ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": UNSECURED_HANDLER}, None),
+        (SETTINGS, CALLBACK_HANDLER),
+        ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": "my.own.Handler"}, CALLBACK_HANDLER),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": ""}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "ftp://idp/keys"}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "https://[::"}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "file://"}, JWKS_URL),
         ({**TAKES, f"{PREFIX}sasl.jaas.config": "nonsense"}, "sasl.jaas.config"),
         ({**TAKES, "sasl.oauthbearer.clock.skew.seconds": "-1"}, "sasl.oauthbearer.clock.skew.seconds"),
         (
@@ -202,7 +217,7 @@ TAKES = {**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[0], f"{PREFIX}{URL}": f"file:/
         (
             {
                 **SETTINGS,
-                f"{PREFIX}{HANDLER}": UNSECURED,
+                f"{PREFIX}{CALLBACK_HANDLER}": UNSECURED_HANDLER,
                 f"{PREFIX}sasl.jaas.config": 'x.Y required unsecuredValidatorAllowableClockSkewMs="x";',
             },
             "sasl.jaas.config",
@@ -211,49 +226,59 @@ TAKES = {**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[0], f"{PREFIX}{URL}": f"file:/
 )
 def test_328_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
     """CVE-2026-33557, CVE-2026-110985: where nobody had said by whose keys, none were asked for."""
-    found = [x for x, _ in refusals(values, {"IN": "SASL_PLAINTEXT"})]
+    found = [x for x, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})]
     assert found == ([] if key is None else [PREFIX + key])
 
 
 def test_without_the_libraries_a_listener_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_settings, "find_spec", lambda name: None)
-    ((key, why),) = refusals(TAKES, {"IN": "SASL_PLAINTEXT"})
-    assert key == PREFIX + HANDLER
+    ((key, why),) = find_listener_problems(TAKES, {"IN": "SASL_PLAINTEXT"})
+    assert key == PREFIX + CALLBACK_HANDLER
     assert "pip install 'ottla[oauth]'" in why
 
 
-def gate(env: Any) -> Gate:
-    door = door_of(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+def gate(env: Any) -> SaslAuthenticator:
+    door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert door is not None
-    return Gate(Policy(door.mechanisms(env), {}, lambda _: ApiVersionsResponse(), env.now_ms))
+    return SaslAuthenticator(
+        SaslPolicy(door.sasl_server_factories(env), {}, lambda _: ApiVersionsResponse(), env.now_ms)
+    )
 
 
 def test_316_a_session_lasts_as_long_as_its_token() -> None:
     async def run() -> None:
-        env = world(published(("a", RSA)))
+        env = create_env(build_jwks(("a", RSA)))
         made, ends_s = gate(env), env.now_ms() // 1000 + 60
         made.handle(handshake("OAUTHBEARER"), 0)
         claims = {"sub": "alice", "iat": 0, "exp": ends_s}
-        told: Any = made.handle(say(message(signed(claims))), 0).answer
-        assert (told.error_code, told.auth_bytes, made.state, made.name) == (0, b"", State.OPEN, "alice")
+        told: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
+        assert (told.error_code, told.auth_bytes, made.state, made.principal_name) == (
+            0,
+            b"",
+            SaslState.COMPLETE,
+            "alice",
+        )
         assert told.session_lifetime_ms == ends_s * 1000 - env.now_ms()
         assert made.deadline_ms == told.session_lifetime_ms
-        assert made.lets(3, told.session_lifetime_ms + 1) is None
+        assert made.check_session(3, told.session_lifetime_ms + 1) is None
 
     in_virtual_time(run)
 
 
 def test_327_a_bad_token_at_the_gate_is_error_58_with_the_json() -> None:
     async def run() -> None:
-        made = gate(world(published(("a", RSA))))
+        made = gate(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)
-        first = made.handle(say(message(signed(GOOD, OTHER))), 0)
-        told: Any = first.answer
-        assert (told.error_code, told.auth_bytes, first.failure) == (0, REFUSED, None)
+        first = made.handle(say(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
+        told: Any = first.response
+        assert (told.error_code, told.auth_bytes, first.failure) == (0, INVALID_TOKEN_RESPONSE, None)
         said = made.handle(say(b"\x01"), 0)
-        told = said.answer
-        assert (told.error_code, told.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, REFUSED.decode())
-        assert said.held_back
-        assert signed(GOOD, OTHER)[:20] not in str(said.failure)
+        told = said.response
+        assert (told.error_code, told.error_message) == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            INVALID_TOKEN_RESPONSE.decode(),
+        )
+        assert said.is_delayed
+        assert sign_token(VALID_CLAIMS, OTHER)[:20] not in str(said.failure)
 
     in_virtual_time(run)

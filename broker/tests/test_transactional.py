@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.handlers import produce
 from ottla.broker.tests.confirming import Coordinator
-from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import make_batch
 from ottla.log.validate import PIECE_BYTES, AppendOrigin
@@ -26,12 +26,12 @@ from ottla.wire.messages import produce as p
 PID = 7
 
 
-def a_stage(*codes: E, **settings: str) -> tuple[Stage, Coordinator]:
-    stage = Stage(**settings)
+def a_stage(*codes: E, **settings: str) -> tuple[HandlerFixture, Coordinator]:
+    stage = HandlerFixture(**settings)
     stage.hosted.host("t", partitions=3)
     stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
     coordinator = Coordinator(stage.services, *codes)
-    stage.services.verifier = lambda: coordinator
+    stage.services.transaction_verifier = lambda: coordinator
     return stage, coordinator
 
 
@@ -50,12 +50,14 @@ def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") ->
     return p.ProduceRequest(transactional_id, -1, 1000, topics)
 
 
-def send(stage: Stage, what: p.ProduceRequest, version: int = 12) -> list[int]:
-    answer = virtually(partial(awaited, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = 12) -> list[int]:
+    answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
     return [row.error_code for topic in answer.responses for row in topic.partition_responses]
 
 
-def marked(stage: Stage, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1) -> None:
+def marked(
+    stage: HandlerFixture, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1
+) -> None:
     raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), PID, epoch, 5))
     stage.hosted.replicas["t", number].append(
         raw, 5, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=version)
@@ -115,13 +117,13 @@ def test_only_partitions_where_the_transaction_is_not_open_are_asked_about() -> 
 @pytest.mark.parametrize("version", [11, 12])
 def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version: int) -> None:
     """Else a marker would be written there; and whether it exists would be told."""
-    stage = Stage()
+    stage = HandlerFixture()
     for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
         stage.hosted.host(name)
     coordinator = Coordinator(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
-    stage.services.verifier = lambda: coordinator
+    stage.services.transaction_verifier = lambda: coordinator
     stage.services.authorizer = SimpleNamespace(
-        decided={},
+        decisions={},
         may=lambda peer, operation, kind, name: name != "closed",
         may_write=lambda context, name: name != "closed",
     )

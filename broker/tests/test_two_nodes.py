@@ -14,13 +14,13 @@ from ottla.broker.metadata.channel import ControllerChannel
 from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.watch import BrokerWatch
 from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.peer import Peer
-from ottla.broker.services import Metering
-from ottla.broker.tests.memory_net import MemoryNet, Side
-from ottla.broker.tests.world import virtually
-from ottla.broker.turn import Turn
+from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.memory_net import MemoryNet, MemoryStream
+from ottla.broker.tests.world import run_virtual
+from ottla.broker.turn import TimeSlice
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.driver import QuorumController
 from ottla.controller.image import MetadataImage
@@ -36,7 +36,7 @@ from ottla.wire.messages import unregister_broker as ub
 ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
 
 
-class Broker:
+class RemoteBroker:
     """Node 2: no controller of its own, and metadata that comes to it a moment after it is committed."""
 
     def __init__(self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet) -> None:
@@ -87,8 +87,10 @@ class Broker:
     async def ask(self, request: Any, version: int) -> Any:
         """What a client of this node is answered."""
         frame = encode_request(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
-        turn: Any = Turn(self.env)
-        asking = SimpleNamespace(version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), turn=turn, frame=frame)
+        turn: Any = TimeSlice(self.env)
+        asking = SimpleNamespace(
+            version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), time_slice=turn, frame=frame
+        )
         return await self.channel.forward(asking, request)
 
     async def live(self) -> None:
@@ -99,17 +101,17 @@ class Broker:
         self.nursery.start_soon(self.life.run)
 
 
-class Cluster:
+class TwoNodeCluster:
     """Node 1 with controller and broker, node 2 with a broker."""
 
     def __init__(self) -> None:
         self.ground = ControllerFixture()
         self.net = MemoryNet()
         self.controller: QuorumController
-        self.broker: Broker
-        self.accepted: list[Side] = []
+        self.broker: RemoteBroker
+        self.accepted: list[MemoryStream] = []
 
-    def play(self, story: Callable[[Cluster], Awaitable[None]]) -> None:
+    def play(self, story: Callable[[TwoNodeCluster], Awaitable[None]]) -> None:
         async def main() -> None:
             async with self.ground.controller() as self.controller, trio.open_nursery() as nursery:
                 self.ground.env.net = self.net
@@ -121,23 +123,23 @@ class Cluster:
                     config=NodeConfig(),
                     controller=self.controller,
                     metadata=metadata,
-                    making=(),
+                    log_creator=(),
                     authorizer=None,
-                    metering=Metering(),
-                    watch=lambda: watch,
+                    quota_holder=QuotaHolder(),
+                    liveness_probe=lambda: watch,
                 )
                 listener = await self.net.listen("h", CONTROLLER_PORT)
-                nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")).run, listener)
+                nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")).run, listener)
                 nursery.start_soon(watch.run)
                 nursery.start_soon(self._own_heartbeats)
-                self.broker = Broker(self.ground, self.controller, self.net)
+                self.broker = RemoteBroker(self.ground, self.controller, self.net)
                 self.broker.nursery = nursery
                 with trio.fail_after(1000):
                     await self.broker.live()
                     await story(self)
                 nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)
 
     async def _own_heartbeats(self) -> None:
         """Broker 1 lives beside the controller."""
@@ -153,7 +155,7 @@ class Cluster:
 
 
 def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         registered = cluster.controller.image.brokers[ME]
         assert [(e.name, e.host, e.port) for e in registered.end_points] == [("PLAINTEXT", "h", BROKER_PORT)]
         assert registered.broker_epoch == cluster.broker.life.broker_epoch
@@ -163,11 +165,11 @@ def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
         written = cluster.controller.image.offset - offset
         assert written <= 60 * 2 + 2  # the controller says that it lives; heartbeats write nothing
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)
 
 
 def test_clients_of_it_are_answered_by_the_controller() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 3, 2)], 5000)
         answer = await cluster.broker.ask(request, 7)
         assert [(t.name, t.error_code, t.num_partitions) for t in answer.topics] == [("t", 0, 3)]
@@ -179,27 +181,27 @@ def test_clients_of_it_are_answered_by_the_controller() -> None:
         row = (await cluster.broker.ask(asked, 2)).topics[0].partitions[0]
         assert (row.error_code, row.leader_id, [v.replica_id for v in row.current_voters]) == (0, 1, [1])
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)
 
 
 def test_one_that_is_killed_is_fenced_at_once() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
         killed = trio.current_time()
         cluster.net.listeners[BROKER_PORT].close()
         cluster.broker.life._leaving = True
-        cluster.net.sides[0].other.close()  # the connection of its heartbeats
+        cluster.net.accepted[0].peer_stream.close()  # the connection of its heartbeats
         await trio.sleep(0.05)
         assert cluster.state() == "fenced"
         assert {p.leader for p in cluster.controller.image.topics["t"].partitions.values()} == {1}
         assert trio.current_time() - killed < 0.1
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)
 
 
 def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         cluster.broker.life._leaving = True
         await trio.sleep(6)
@@ -208,12 +210,12 @@ def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
         assert cluster.state() == "fenced"
         assert cluster.state(1) == "serves"
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)
 
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         if leads:
             await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
         began = trio.current_time()
@@ -223,11 +225,11 @@ def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) 
         topics = cluster.controller.image.topics.values()
         assert ME not in {p.leader for t in topics for p in t.partitions.values()}
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)
 
 
 def test_one_that_was_unregistered_comes_back() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: TwoNodeCluster) -> None:
         before = cluster.broker.life.broker_epoch
         answer = await cluster.broker.ask(ub.UnregisterBrokerRequest(ME), 0)
         assert answer.error_code == 0
@@ -235,4 +237,4 @@ def test_one_that_was_unregistered_comes_back() -> None:
         assert cluster.state() == "serves"
         assert cluster.broker.life.broker_epoch > before
 
-    Cluster().play(story)
+    TwoNodeCluster().play(story)

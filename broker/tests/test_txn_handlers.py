@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
-from ottla.broker.tests.world import as_sent, awaited
+from ottla.broker.tests.world import as_decoded, resolve
 from ottla.broker.txn.coordinator import TOPIC
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
@@ -33,7 +33,7 @@ class Denying:
 
     def __init__(self, *denied: tuple[AclOperation, ResourceType]) -> None:
         self._denied = denied
-        self.decided: dict[Any, bool] = {}
+        self.decisions: dict[Any, bool] = {}
 
     def may(self, peer: Any, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         return (operation, resource) not in self._denied
@@ -46,7 +46,7 @@ def asked(node: TxnNode, key: ApiKey, version: int, request: Any) -> Any:
     out: list[Any] = []
 
     async def story() -> None:
-        out.append(as_sent(await awaited(node.api(key, version, request)), version))
+        out.append(as_decoded(await resolve(node.api(key, version, request)), version))
         await settled()
 
     run(node, story)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 import trio
 
-from ottla.broker.server.guarded import GuardedConnection
-from ottla.broker.tests.line import Line, Stage, in_virtual_time
+from ottla.broker.server.guarded import SecureConnection
+from ottla.broker.tests.line import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.broker.tests.test_connection import BEAT, beat
 from ottla.broker.tests.test_guarded import door, login
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(monkeypatch)
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    return DispatcherFixture(monkeypatch)
 
 
-def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_came(stage: Stage) -> None:
-    class NeverShakes(Line):
+def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_came(stage: DispatcherFixture) -> None:
+    class NeverShakes(ClientStream):
         async def handshake(self) -> str | None:
             await trio.sleep_forever()
 
     async def run() -> None:
-        connection = GuardedConnection(stage.dispatcher, NeverShakes(), door("SSL"))
+        connection = SecureConnection(stage.dispatcher, NeverShakes(), door("SSL"))
         now_ms = stage.dispatcher.services.env.monotonic_ms
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
@@ -35,11 +35,11 @@ def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_
     in_virtual_time(run)
 
 
-def test_is_authenticated_only_after_the_login(stage: Stage) -> None:
-    line, seen = Line(), []
+def test_is_authenticated_only_after_the_login(stage: DispatcherFixture) -> None:
+    line, seen = ClientStream(), []
 
     async def run() -> None:
-        connection = GuardedConnection(stage.dispatcher, line, door())
+        connection = SecureConnection(stage.dispatcher, line, door())
 
         def answer(*_: object) -> HeartbeatResponse:
             seen.append(connection.is_authenticated)
@@ -48,10 +48,10 @@ def test_is_authenticated_only_after_the_login(stage: Stage) -> None:
         stage.serve(BEAT, answer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
-            line.say(login()[:30])
+            line.send_bytes(login()[:30])
             await trio.sleep(1)
             seen.append(connection.is_authenticated)
-            line.say(login()[30:] + beat(3))
+            line.send_bytes(login()[30:] + beat(3))
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.tests.ground import ME, topic
 from ottla.broker.tests.moving import AT, Moving
-from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.controller.image import MetadataImage
 from ottla.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -56,7 +56,7 @@ def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int,
     topics = {"t": replace(known, partitions={0: told})} if there else {}
     ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
-    virtually(ground.open)
+    run_virtual(ground.open)
 
 
 def test_a_copy_goes_on() -> None:

@@ -10,9 +10,9 @@ import trio
 
 from ottla.broker.handlers import list_offsets, produce
 from ottla.broker.tests.test_produce import NEWEST, request, row_of
-from ottla.broker.tests.world import Stage, awaited, virtually
-from ottla.broker.turn import Turn
-from ottla.broker.unpacking import AT_ONCE, Unpackings
+from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual
+from ottla.broker.turn import TimeSlice
+from ottla.broker.unpacking import MAX_CONCURRENT_DECOMPRESSIONS, DecompressionLimiter
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW
 from ottla.log.validate import AppendOrigin
@@ -22,7 +22,7 @@ from ottla.wire.compression import CompressionType
 from ottla.wire.messages import list_offsets as lo
 
 
-class Crowd:
+class DecompressingClients:
     """Those who unpack, and how many kept much at a time."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Crowd:
         return name
 
 
-class Clock:
+class ExhaustedSliceClock:
     """The slice of a turn is used up at once."""
 
     now_ms = 0
@@ -55,14 +55,14 @@ class Clock:
 
 @pytest.mark.parametrize("in_turns", [True, False])
 def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turns: bool) -> None:
-    crowd, unpackings = Crowd(), Unpackings()
+    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def one(name: str, *, much: bool) -> None:
         work = crowd.work(name, much=much)
         if in_turns:
-            assert await Turn(Clock()).through(unpackings.steps(work)) == name  # type: ignore[arg-type]
+            assert await TimeSlice(ExhaustedSliceClock()).run(unpackings.as_job(work)) == name  # type: ignore[arg-type]
         else:
-            assert await unpackings.through(work) == name
+            assert await unpackings.run(work) == name
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -70,17 +70,17 @@ def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turn
                 nursery.start_soon(lambda n=number: one(f"much {n}", much=True))
             nursery.start_soon(lambda: one("little", much=False))
 
-    virtually(main)
-    assert crowd.most == AT_ONCE
+    run_virtual(main)
+    assert crowd.most == MAX_CONCURRENT_DECOMPRESSIONS
     assert len(crowd.done) == 11
-    assert crowd.done.index("little") <= AT_ONCE
-    assert unpackings.busy == 0
+    assert crowd.done.index("little") <= MAX_CONCURRENT_DECOMPRESSIONS
+    assert unpackings.active_count == 0
 
 
 @pytest.mark.parametrize("in_turns", [True, False])
 def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
     """While it was at it, and while it waited for its turn."""
-    crowd, unpackings = Crowd(), Unpackings()
+    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
     known: list[Any] = []
     """Nobody waits until they are collected."""
 
@@ -89,19 +89,19 @@ def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
         known.append(work)
         with scope:
             if in_turns:
-                known.append(unpackings.steps(work))
-                way: Any = Turn(Clock()).go(known[-1])  # type: ignore[arg-type]
+                known.append(unpackings.as_job(work))
+                way: Any = TimeSlice(ExhaustedSliceClock()).start(known[-1])  # type: ignore[arg-type]
                 await way
             else:
-                await unpackings.through(work)
+                await unpackings.run(work)
 
     async def main() -> None:
-        first, others = ([trio.CancelScope() for _ in range(count)] for count in (AT_ONCE, 4))
+        first, others = ([trio.CancelScope() for _ in range(count)] for count in (MAX_CONCURRENT_DECOMPRESSIONS, 4))
         with trio.move_on_after(60):
             async with trio.open_nursery() as nursery:
                 for scope in first:
                     nursery.start_soon(one, scope)
-                while crowd.keeping < AT_ONCE:
+                while crowd.keeping < MAX_CONCURRENT_DECOMPRESSIONS:
                     await trio.lowlevel.checkpoint()
                 for scope in others:
                     nursery.start_soon(one, scope)
@@ -110,8 +110,8 @@ def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
                 for scope in (*first, *others[:2]):
                     scope.cancel()
 
-    virtually(main)
-    assert (len(crowd.done), crowd.keeping, unpackings.busy) == (2, 0, 0)
+    run_virtual(main)
+    assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
 
 
 def large(value: bytes) -> bytearray:
@@ -120,17 +120,17 @@ def large(value: bytes) -> bytearray:
     )
 
 
-def held_up(stage: Stage, ask: Any, *, much: Any, little: Any) -> list[Any]:
+def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[Any]:
     """Answers to what unpacks little and much, while others unpack much already; they end after a second."""
     ended: list[tuple[str, float, Any]] = []
 
     async def one(name: str, what: Any) -> None:
-        answer = await awaited(ask(what))
+        answer = await resolve(ask(what))
         ended.append((name, trio.current_time(), answer))
 
     async def main() -> None:
-        room = stage.services.unpackings._room
-        for number in range(AT_ONCE):
+        room = stage.services.decompression_limiter._limiter
+        for number in range(MAX_CONCURRENT_DECOMPRESSIONS):
             room.acquire_on_behalf_of_nowait(number)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one, "much", much)
@@ -138,15 +138,15 @@ def held_up(stage: Stage, ask: Any, *, much: Any, little: Any) -> list[Any]:
             await trio.sleep(1)
             room.release_on_behalf_of(0)
 
-    virtually(main)
+    run_virtual(main)
     assert [name for name, _, _ in ended] == ["little", "much"]
     assert ended[1][1] - ended[0][1] >= 1
-    assert stage.services.unpackings.busy == AT_ONCE - 1
+    assert stage.services.decompression_limiter.active_count == MAX_CONCURRENT_DECOMPRESSIONS - 1
     return [answer for _, _, answer in ended]
 
 
 def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     stage.hosted.host("c", settings=LogConfig(compact=True))
     stage.hosted.host("d", settings=LogConfig(compact=True))
     answers = held_up(
@@ -159,7 +159,7 @@ def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
 
 
 def test_list_offsets_unpacks_much_of_a_batch_only_in_its_turn() -> None:
-    stage = Stage()
+    stage = HandlerFixture()
     for name, size in (("c", 2 << 20), ("d", 200_000)):
         stage.hosted.host(name)
         log = stage.hosted.replicas[name, 0].log

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.tests.world import Stage, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.broker.txn import verification
 from ottla.broker.txn.verification import Ground, Operation, Verifier, Wanted
 from ottla.controller.image import PartitionRegistration, TopicImage
@@ -25,7 +25,7 @@ class Elsewhere:
     """A coordinator at broker 2: each question takes a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, highest: int = 5) -> None:
-        stage = Stage()
+        stage = HandlerFixture()
         stage.hosted.host("t", partitions=3)
         self.services = stage.services
         partition = PartitionRegistration((2,), (2,), 2, 1, 0)
@@ -92,7 +92,7 @@ def told(elsewhere: Elsewhere, *questions: tuple[str, int]) -> dict[int, Any]:
             for number, (name, epoch) in enumerate(questions):
                 nursery.start_soon(one, number, name, epoch)
 
-    virtually(main)
+    run_virtual(main)
     return out
 
 
@@ -189,7 +189,7 @@ def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.Mon
             await elsewhere.ask("a")
         return await elsewhere.ask("b", pid=8)
 
-    assert virtually(main) == {}
+    assert run_virtual(main) == {}
     assert elsewhere.requests == [[("a", 0)], [("b", 0)]]
 
 
@@ -212,4 +212,4 @@ def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.
             await trio.sleep(2)
             assert [list(codes.values()) for codes in out] == [[E.NETWORK_EXCEPTION]]
 
-    virtually(main)
+    run_virtual(main)

@@ -12,7 +12,7 @@ import trio
 from ottla.broker.metadata.watch import KNOCKS_S, PATIENCE_S, REACH_S, STAY_S, BrokerWatch
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.fast_fencing import BrokerConnectionRefused, BrokerProbes
 from ottla.controller.image import MetadataImage
@@ -64,7 +64,7 @@ class House:
                     await story()
                 nursery.cancel_scope.cancel()
 
-        virtually(main)
+        run_virtual(main)
 
     def dies(self, broker_id: int = OTHER) -> None:
         self.net.listeners.pop(PORT + broker_id, None)
@@ -81,7 +81,7 @@ def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own
     async def story() -> None:
         await trio.sleep(10 * REACH_S)
         assert [house.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
-        dialled = house.net.dialled
+        dialled = house.net.connect_attempts
         assert dialled.count(("h2", PORT + 2)) == 1
         assert dialled.count(("h3", PORT + 3)) >= 10  # it refuses, and is tried again
         assert {host for host, _ in dialled} == {"h2", "h3"}
@@ -111,7 +111,7 @@ def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_
         house.told.clear()
         began = trio.current_time()
         house.dies()
-        connection.leave()
+        connection.mark_disconnected()
         await trio.sleep(5)
         ((at, gone),) = house.told
         assert at - began < 0.01
@@ -128,7 +128,7 @@ def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
         connection = peer()
         house.watch.heard(connection, 2, EPOCH)
         house.told.clear()
-        connection.leave()
+        connection.mark_disconnected()
         await trio.sleep(0.2)
         house.dies()
         await trio.sleep(5)
@@ -142,13 +142,13 @@ def test_a_broker_that_only_connects_anew_is_left_alone() -> None:
 
     async def story() -> None:
         await trio.sleep(2)
-        house.net.dialled.clear()
+        house.net.connect_attempts.clear()
         connection = peer()
         house.watch.heard(connection, 2, EPOCH)
-        connection.leave()
+        connection.mark_disconnected()
         await trio.sleep(5)
         assert house.told == []
-        assert len(house.net.dialled) == len(KNOCKS_S)
+        assert len(house.net.connect_attempts) == len(KNOCKS_S)
 
     house.play(story)
 
@@ -168,7 +168,7 @@ def test_silence_is_no_refusal(error: OSError | None) -> None:
         house.watch.heard(connection, 2, EPOCH)
         house.told.clear()
         house.env.net.connect = connect
-        connection.leave()
+        connection.mark_disconnected()
         await trio.sleep(20)
         assert house.told == []
 
@@ -197,7 +197,7 @@ def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_to
     house = House(broker(ME), broker(2))
 
     async def story() -> None:
-        (door,) = (side for side in house.net.sides if not side.other.is_closed)
+        (door,) = (side for side in house.net.accepted if not side.peer_stream.is_closed)
         assert house.told == []
         began = trio.current_time()
         house.dies()
@@ -214,14 +214,14 @@ def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat(
     house = House(broker(ME), broker(2))
 
     async def story() -> None:
-        doors = [side for side in house.net.sides if not side.other.is_closed]
+        doors = [side for side in house.net.accepted if not side.peer_stream.is_closed]
         assert len(doors) == 1
         house.watch.heard(peer(), 2, EPOCH)
         await trio.sleep(0.01)
-        assert doors[0].other.is_closed
-        house.net.dialled.clear()
+        assert doors[0].peer_stream.is_closed
+        house.net.connect_attempts.clear()
         await trio.sleep(2 * STAY_S)
-        assert house.net.dialled == []
+        assert house.net.connect_attempts == []
 
     house.play(story)
 
@@ -259,7 +259,7 @@ def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
         connection = peer()
         house.watch.heard(connection, 2, EPOCH)
         house.dies()
-        connection.leave()
+        connection.mark_disconnected()
         await trio.sleep(5)
         assert house.told == []
 
@@ -276,7 +276,7 @@ def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception)
             connection = peer()
             house.watch.heard(connection, 2, EPOCH)
             house.dies()
-            connection.leave()
+            connection.mark_disconnected()
             await trio.sleep(2)
         assert len(house.told) >= 2
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import trio
 
-from ottla.broker.auth.doors import door_of, refusals
+from ottla.broker.auth.doors import build_listener_security, find_listener_problems
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers import describe_configs, produce
 from ottla.broker.tests import line as lines
@@ -17,10 +17,10 @@ from ottla.broker.tests.test_consumer_group_handlers import beat, served
 from ottla.broker.tests.test_fetch import rows_of, send
 from ottla.broker.tests.test_follower_fetch import Led, by
 from ottla.broker.tests.test_telemetry import MOST, A
-from ottla.broker.tests.test_telemetry import Node as Pushing
+from ottla.broker.tests.test_telemetry import TelemetryNode as Pushing
 from ottla.broker.tests.test_transactional import a_stage, data
 from ottla.broker.tests.test_transactional import request as bringing
-from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
+from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.image import RESOURCE_BROKER, MetadataImage
@@ -72,7 +72,7 @@ def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(vers
         what = bringing(
             ("t", 0, make_batch(0)), ("t", 1, make_batch(0)), ("t", 2, data()), transactional_id=transactional_id
         )
-        answer = virtually(partial(awaited, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+        answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
         codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
         allowed = may and transactional_id == "x"
         assert codes == ({E.NONE} if allowed else {E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), transactional_id
@@ -99,11 +99,11 @@ PLANTED = "pl4nted"
 SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWORD"]
 
 
-def said_of(stage: Stage, broker: str) -> bytes:
+def said_of(stage: HandlerFixture, broker: str) -> bytes:
     """All that is told of a broker's settings, as it is sent."""
     what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
-    answer = virtually(partial(awaited, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
-    said = as_sent(answer, 4)
+    answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    said = as_decoded(answer, 4)
     assert said.results[0].error_code == 0
     return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(said, 4))
 
@@ -111,7 +111,7 @@ def said_of(stage: Stage, broker: str) -> bytes:
 def test_no_secret_among_a_brokers_settings_is_told() -> None:
     """CVE-2019-12399: secrets were shown to who may describe settings."""
     assert len(SECRET_KEYS) >= 9
-    stage = Stage()
+    stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
     own = {
         "listener.name.in.plain.sasl.jaas.config": PLANTED,
@@ -147,14 +147,16 @@ def test_a_login_module_is_a_name_that_nothing_is_loaded_by(line: str) -> None:
     Where users of PLAIN should stand none does: the node does not start. And with users beside it, they alone count.
     """
     values = door_settings(listener_name_in_plain_sasl_jaas_config=line)
-    assert [key for key, _ in refusals(values, {"IN": "SASL_PLAINTEXT"})] == ["listener.name.in.plain.sasl.jaas.config"]
+    assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
+        "listener.name.in.plain.sasl.jaas.config"
+    ]
     beside = line.removesuffix(";") + ' user_alice="alice-secret";'
-    door = door_of(
+    door = build_listener_security(
         door_settings(listener_name_in_plain_sasl_jaas_config=beside), "IN", "SASL_PLAINTEXT", lambda *_: None
     )
     assert door is not None
-    assert door.passwords is not None
-    assert list(door.passwords) == ["alice"]
+    assert door.plain_digests is not None
+    assert list(door.plain_digests) == ["alice"]
 
 
 @pytest.mark.parametrize("handler", ["my.own.Handler", "", "os.system", "org.apache.kafka.common.security.plain.Plain"])
@@ -162,7 +164,7 @@ def test_who_checks_tokens_is_one_of_those_that_are_known(handler: str) -> None:
     """CVE-2025-27818: the class of a handler is compared with names, and never looked for."""
     values = door_settings(sasl_enabled_mechanisms="OAUTHBEARER")
     values["listener.name.in.oauthbearer.sasl.server.callback.handler.class"] = handler
-    assert [key for key, _ in refusals(values, {"IN": "SASL_PLAINTEXT"})] == [
+    assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
         "listener.name.in.oauthbearer.sasl.server.callback.handler.class"
     ]
 
@@ -181,7 +183,7 @@ def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: py
 
     Here it is the server's own: a request lies in the receive buffer while it waits, and more comes in meanwhile.
     """
-    stage, line, kept = lines.Stage(monkeypatch), lines.Line(), list[tuple[str, int, bytes]]()
+    stage, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
     line.most_bytes = most
 
     async def keep(row: p.TopicProduceData) -> p.ProduceResponse:
@@ -203,10 +205,10 @@ def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: py
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.connection(line).serve)
             for number in range(150):
-                line.say(brings(number))
+                line.send_bytes(brings(number))
                 if number % 10 == 0:
                     await trio.sleep(1.5)
-            line.leave()
+            line.disconnect()
 
     lines.in_virtual_time(run)
     assert kept == [(f"topic-{n % 7}", n, of_both(n)) for n in range(150)]

@@ -15,7 +15,7 @@ OTHER = rsa.generate_private_key(65537, 2048)
 EC = ec.generate_private_key(ec.SECP256R1())
 
 
-def published(*keys: tuple[str | None, Any], **more: Any) -> bytes:
+def build_jwks(*keys: tuple[str | None, Any], **more: Any) -> bytes:
     """A set of public keys by their names; ``more``: what each says of itself besides."""
     rows = []
     for name, key in keys:
@@ -26,12 +26,12 @@ def published(*keys: tuple[str | None, Any], **more: Any) -> bytes:
     return json.dumps({"keys": rows}).encode()
 
 
-def signed(claims: dict[str, Any], key: Any = RSA, algorithm: str = "RS256", kid: str | None = "a") -> str:
+def sign_token(claims: dict[str, Any], key: Any = RSA, algorithm: str = "RS256", kid: str | None = "a") -> str:
     """A token."""
     return jwt.encode(claims, key, algorithm, {"kid": kid} if kid is not None else {})
 
 
-def unsigned(claims: Any, alg: str = "none", signature: str = "") -> str:
+def build_unsigned_token(claims: Any, alg: str = "none", signature: str = "") -> str:
     """A token that anybody can make."""
     parts = ({"alg": alg}, claims)
     head = ".".join(urlsafe_b64encode(json.dumps(x).encode()).decode().rstrip("=") for x in parts)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.auth.jwks import Keys, Refresh
-from ottla.broker.auth.web_tokens import Signed, Wanted
-from ottla.broker.tests.line import World
+from ottla.broker.auth.jwks import JsonWebKeySet, JwksRefresh
+from ottla.broker.auth.web_tokens import BrokerJwtValidator, JwtRequirements
+from ottla.broker.tests.line import ConnectionEnv
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.broker.tests.token_maker import RSA, published
+from ottla.broker.tests.token_maker import RSA, build_jwks
 from ottla.world.disk import FileStat
 
 NOW_S = 1_000_000
-GOOD = {"sub": "alice", "iat": NOW_S - 5, "exp": NOW_S + 60}
+VALID_CLAIMS = {"sub": "alice", "iat": NOW_S - 5, "exp": NOW_S + 60}
 PATH = "/keys.json"
-REFUSED = b'{"status":"invalid_token"}'
+INVALID_TOKEN_RESPONSE = b'{"status":"invalid_token"}'
 
 
-class Folder:
+class KeyFileDisk:
     """A disk with one file, which changes when the test says so."""
 
     def __init__(self, data: bytes) -> None:
@@ -38,24 +38,28 @@ class Folder:
         return SimpleNamespace(size=lambda: len(data), pread=lambda size, at: data[at : at + size], close=lambda: None)
 
 
-def world(keys: bytes = b'{"keys": []}') -> Any:
-    env: Any = World()
-    env.disk, env.net = Folder(keys), MemoryNet()
+def create_env(keys: bytes = b'{"keys": []}') -> Any:
+    env: Any = ConnectionEnv()
+    env.disk, env.net = KeyFileDisk(keys), MemoryNet()
     return env
 
 
-def keys_of(env: Any, url: str = f"file://{PATH}") -> Keys:
-    return Keys(env, url, Refresh(3_600_000, 100, 10_000))
+def create_jwks(env: Any, url: str = f"file://{PATH}") -> JsonWebKeySet:
+    return JsonWebKeySet(env, url, JwksRefresh(3_600_000, 100, 10_000))
 
 
-def wanted(audiences: set[str] = frozenset(), issuer: str | None = None, skew_s: int = 30, **claims: str) -> Wanted:  # type: ignore[assignment]
-    return Wanted(frozenset(audiences), issuer, skew_s, claims.get("scope", "scope"), claims.get("sub", "sub"))
+def create_requirements(
+    audiences: set[str] = frozenset(), issuer: str | None = None, skew_s: int = 30, **claims: str
+) -> JwtRequirements:  # type: ignore[assignment]
+    return JwtRequirements(frozenset(audiences), issuer, skew_s, claims.get("scope", "scope"), claims.get("sub", "sub"))
 
 
-def reader(env: Any = None, wants: Wanted | None = None, keys: bytes | None = None) -> Signed:
-    env = env or world(published(("a", RSA)) if keys is None else keys)
-    return Signed(wants or wanted(), keys_of(env), lambda: NOW_S * 1000)
+def create_validator(
+    env: Any = None, wants: JwtRequirements | None = None, keys: bytes | None = None
+) -> BrokerJwtValidator:
+    env = env or create_env(build_jwks(("a", RSA)) if keys is None else keys)
+    return BrokerJwtValidator(wants or create_requirements(), create_jwks(env), lambda: NOW_S * 1000)
 
 
-def message(token: str = "good", *, head: str = "n,,", scheme: str = "Bearer", more: str = "") -> bytes:
+def initial_message(token: str = "good", *, head: str = "n,,", scheme: str = "Bearer", more: str = "") -> bytes:
     return f"{head}\x01auth={scheme} {token}\x01{more}\x01".encode()

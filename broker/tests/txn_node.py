@@ -12,9 +12,9 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.metadata.producer_ids import NoneNow
 from ottla.broker.replica.replica import Replica
-from ottla.broker.server.dispatch import handler_of
+from ottla.broker.server.dispatch import load_handler
 from ottla.broker.tests.register import Refusing
-from ottla.broker.tests.world import Stage, virtually
+from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.broker.txn import events as ev
 from ottla.broker.txn import records as tr
 from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, machine_of
@@ -65,7 +65,7 @@ class TxnNode:
     def __init__(
         self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
     ) -> None:
-        self.stage = Stage(**settings)
+        self.stage = HandlerFixture(**settings)
         isr, log = (1, 2) if followed else (1,), LogConfig(min_insync_replicas=min_isr)
         self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
         self.stage.hosted.host("t", partitions=3)
@@ -84,7 +84,7 @@ class TxnNode:
         self.takes_s = 0.0
         self.around = Around(1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0)
         self.transactions = self.coordinator(self.around)
-        self.stage.services.transactions = self.transactions
+        self.stage.services.transaction_coordinator = self.transactions
         self.stage.services.producer_ids = self.ids
         if led:
             self.transactions.lead(self.replica)
@@ -166,7 +166,7 @@ class TxnNode:
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
         """The answer of a handler, or what it is waited for with."""
-        return handler_of(key.name.lower())(self.stage.context(key, version), request)
+        return load_handler(key.name.lower())(self.stage.context(key, version), request)
 
     def commit_log(self) -> None:
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
@@ -189,7 +189,7 @@ def run(node: TxnNode, story: Callable[[], Awaitable[None]]) -> None:
             await story()
             nursery.cancel_scope.cancel()
 
-    virtually(main)
+    run_virtual(main)
 
 
 def said(ticket: Ticket) -> Any:

@@ -13,13 +13,13 @@ import trio.testing
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.throttle import LEADER, Throttle
-from ottla.broker.server.dispatch import ROUTES, Context, Preparing
+from ottla.broker.server.dispatch import BROKER_APIS, RequestContext, Uncancellable
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import Sessions
-from ottla.broker.services import Metering
-from ottla.broker.turn import SLICE_MS, Turn
-from ottla.broker.unpacking import Unpackings
+from ottla.broker.server.sessions import FetchSessionCache
+from ottla.broker.services import QuotaHolder
+from ottla.broker.turn import SLICE_MS, TimeSlice
+from ottla.broker.unpacking import DecompressionLimiter
 from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogConfig
@@ -33,7 +33,7 @@ T = TypeVar("T")
 NOW_MS = 1_000_000
 
 
-class Hurried:
+class AdvancingClock:
     """A clock that has moved on whenever somebody looks at it."""
 
     def __init__(self, by_ms: float = SLICE_MS) -> None:
@@ -79,15 +79,15 @@ class VirtualEnv:
         return work()
 
 
-def virtually(main: Callable[[], Awaitable[T]]) -> T:
+def run_virtual(main: Callable[[], Awaitable[T]]) -> T:
     """Run something in virtual time."""
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def awaited(answer: Any) -> Any:
+async def resolve(answer: Any) -> Any:
     """An answer, whatever comes before it."""
     while True:
-        if isinstance(answer, Preparing):
+        if isinstance(answer, Uncancellable):
             answer = answer.work
         elif isinstance(answer, Awaitable):
             answer = await answer
@@ -95,7 +95,7 @@ async def awaited(answer: Any) -> Any:
             return answer
 
 
-def as_sent(answer: Any, version: int) -> Any:
+def as_decoded(answer: Any, version: int) -> Any:
     """An answer as its reader sees it: long arrays hold only their last rows as objects before that."""
     chunks = compiler.encode_chunks(answer, version)
     raw = b"".join(chunk.read() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
@@ -106,7 +106,7 @@ def topic_id_of(name: str) -> bytes:
     return name.encode().ljust(16, b"-")[:16]
 
 
-class Hosted:
+class FakeReplicaManager:
     """The partitions a test wants, led from here unless it says otherwise."""
 
     def __init__(self, env: VirtualEnv, purgatory: Purgatory) -> None:
@@ -137,7 +137,7 @@ class Hosted:
         for number in range(partitions):
             path = f"/data/{name}-{number}"
             log = create_log(self._env.disk, path, name, number, topic_id, settings or LogConfig(), NOW_MS)
-            replica = Replica(log, topic_id, self._purgatory.wake, lambda r: None, rules)
+            replica = Replica(log, topic_id, self._purgatory.check_and_complete, lambda r: None, rules)
             replica.follow_image(1, told, NOW_MS)
             self.replicas[name, number] = replica
         return self.replicas[name, 0]
@@ -158,7 +158,7 @@ class Hosted:
         return replica
 
 
-class Stage:
+class HandlerFixture:
     """A node's services as far as the data plane asks for them."""
 
     def __init__(self, **settings: str) -> None:
@@ -166,7 +166,7 @@ class Stage:
         self.config = NodeConfig({name.replace("_", "."): value for name, value in settings.items()})
         self.failures: list[OSError] = []
         purgatory = Purgatory(self.env)  # type: ignore[arg-type]
-        self.hosted = Hosted(self.env, purgatory)
+        self.hosted = FakeReplicaManager(self.env, purgatory)
         hosted = self.hosted
 
         class Metadata:
@@ -184,18 +184,18 @@ class Stage:
             env=self.env,
             config=self.config,
             metadata=Metadata(),
-            replicas=hosted,
-            making=(),
+            replica_manager=hosted,
+            log_creator=(),
             purgatory=purgatory,
-            sessions=Sessions(self.env, 3),  # type: ignore[arg-type]
+            fetch_sessions=FetchSessionCache(self.env, 3),  # type: ignore[arg-type]
             fetch_max_bytes=self.config.number("fetch.max.bytes"),
             fail=lambda error, where=None: self.failures.append(error),
             authorizer=None,
             audit=None,
-            metering=Metering(),
-            unpackings=Unpackings(),
+            quota_holder=QuotaHolder(),
+            decompression_limiter=DecompressionLimiter(),
         )
 
-    def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:
-        peer, turn = Peer("127.0.0.1", ("here", 9092)), Turn(self.env)  # type: ignore[arg-type]
-        return Context(self.services, peer, key, version, client_id, self.env.now_ms(), turn, ROUTES)
+    def context(self, key: ApiKey, version: int, client_id: str = "client") -> RequestContext:
+        peer, turn = Peer("127.0.0.1", ("here", 9092)), TimeSlice(self.env)  # type: ignore[arg-type]
+        return RequestContext(self.services, peer, key, version, client_id, self.env.now_ms(), turn, BROKER_APIS)

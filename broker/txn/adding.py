@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.services import Services
-from ottla.broker.turn import Turn, Waiting
+from ottla.broker.services import BrokerServices
+from ottla.broker.turn import TimeSlice, WaitingJob
 from ottla.broker.txn.events import AddPartitions, VerifyPartitions
 from ottla.broker.txn.state import EPOCH_BUMP, TopicPartition
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -37,18 +37,18 @@ Codes = Callable[[TopicPartition], ErrorCode]
 
 
 async def add_partitions(
-    services: Services, request: AddPartitionsToTxnRequest, version: int
+    services: BrokerServices, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse:
     """Answer what a broker asks (v4-5), each transaction on its own. Nobody's rights are looked at."""
-    rows: list[AddPartitionsToTxnResult] = await Turn(services.env).through(
+    rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
         added(services, request.transactions, version, lambda topic: E.NONE)
     )
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
 def added(
-    services: Services, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: Refuse
-) -> Waiting[list[AddPartitionsToTxnResult]]:
+    services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: Refuse
+) -> WaitingJob[list[AddPartitionsToTxnResult]]:
     """Add, or verify, the partitions of each transaction; one row for each."""
     asked: list[tuple[AddPartitionsToTxnTransaction, Ticket]] = []
     rows: list[AddPartitionsToTxnResult] = []
@@ -67,8 +67,8 @@ def added(
 
 
 def _refusals(
-    services: Services, txn: AddPartitionsToTxnTransaction, refuse: Refuse, partitions: set[TopicPartition]
-) -> Waiting[dict[TopicPartition, ErrorCode]]:
+    services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: Refuse, partitions: set[TopicPartition]
+) -> WaitingJob[dict[TopicPartition, ErrorCode]]:
     """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:
@@ -90,7 +90,7 @@ def _refusal(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> Erro
 
 
 def _ask(
-    services: Services, txn: AddPartitionsToTxnTransaction, partitions: frozenset[TopicPartition], version: int
+    services: BrokerServices, txn: AddPartitionsToTxnTransaction, partitions: frozenset[TopicPartition], version: int
 ) -> Ticket:
     transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
     if not transactional_id:
@@ -98,11 +98,11 @@ def _ask(
         ticket.give(ProtocolError(E.INVALID_REQUEST))
         return ticket
     if txn.verify_only:
-        return services.transactions.ask(
+        return services.transaction_coordinator.ask(
             transactional_id, lambda own: VerifyPartitions(own, transactional_id, producer_id, epoch, partitions)
         )
     client_version = EPOCH_BUMP if version >= FROM_BROKERS else 0
-    return services.transactions.ask(
+    return services.transaction_coordinator.ask(
         transactional_id,
         lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, client_version),
     )
@@ -121,7 +121,7 @@ def understood(code: ErrorCode, version: int) -> ErrorCode:
     return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < SAYS_FENCED else code
 
 
-def row_of(txn: AddPartitionsToTxnTransaction, code_of: Codes) -> Waiting[AddPartitionsToTxnResult]:
+def row_of(txn: AddPartitionsToTxnTransaction, code_of: Codes) -> WaitingJob[AddPartitionsToTxnResult]:
     """One transaction's row: a code for every partition."""
     out = AddPartitionsToTxnResult(txn.transactional_id)
     for topic in txn.topics:

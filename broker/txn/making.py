@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.auth.ways import between_brokers
+from ottla.broker.auth.ways import inter_broker_access
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.services import Services
+from ottla.broker.services import BrokerServices
 from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.txn.markers import Around
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -17,9 +17,9 @@ from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteT
 FEATURE = "transaction.version"
 
 
-def make_coordinator(services: Services, timers: Timers, listener: str) -> TransactionCoordinator:
+def make_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
     """A coordinator that leads nothing yet. ``listener``: the name of the one brokers reach each other at."""
-    config, replicas = services.config, services.replicas
+    config, replicas = services.config, services.replica_manager
 
     def count() -> int:
         topic = replicas.image.topics.get(TOPIC)
@@ -34,7 +34,7 @@ def make_coordinator(services: Services, timers: Timers, listener: str) -> Trans
         return await write_markers(services, request)
 
     timeout_s = config.number("request.timeout.ms") / 1000
-    access = partial(between_brokers, config)
+    access = partial(inter_broker_access, config)
     around = Around(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
     return TransactionCoordinator(
         services.env,

@@ -17,7 +17,7 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import EndTxn
 from ottla.broker.replica.waiting import Waiting, decided
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import TransactionCompletion
 from ottla.log.validate import AppendOrigin
 from ottla.log.verification import TxnAppendContext
@@ -26,7 +26,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import write_txn_markers as m
 
 if TYPE_CHECKING:
-    from ottla.broker.services import Services
+    from ottla.broker.services import BrokerServices
 
 Row = m.WritableTxnMarkerPartitionResult
 _NOT_COORDINATOR = frozenset(
@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
 class _Work:
     """One request on its way: what waits for its partition's followers, and for the group coordinator."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self.waiting: list[Waiting] = []
         self.asked: list[_Asked] = []
@@ -87,7 +87,7 @@ class _Work:
             ProtocolError: the partition is not hosted here.
         """
         services = self._services
-        if services.replicas.get(OFFSETS_TOPIC, row.partition_index) is None:
+        if services.replica_manager.get(OFFSETS_TOPIC, row.partition_index) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         ends = TransactionCompletion(
             marker.producer_id, marker.producer_epoch, _end(marker), marker.transaction_version
@@ -102,7 +102,7 @@ class _Work:
             ProtocolError: it is not hosted here, not led, has too few in sync, or the log refuses it.
         """
         services, number = self._services, row.partition_index
-        replica = services.replicas.get(topic, number)
+        replica = services.replica_manager.get(topic, number)
         if replica is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not replica.is_leader:
@@ -123,7 +123,7 @@ class _Work:
         if replica.log.high_watermark < replica.log.log_end_offset:
             self.waiting.append(Waiting.begin(replica, row))
 
-    async def finish(self, timeout_ms: float, turn: Turn) -> None:
+    async def finish(self, timeout_ms: float, turn: TimeSlice) -> None:
         """Wait until every marker is committed, or will not be."""
         await decided(self._services.purgatory, self.waiting, timeout_ms)
         for one in self.waiting:
@@ -135,7 +135,7 @@ class _Work:
                 one.row.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for ticket, row in self.asked:
             row.error_code = _of_groups(await ticket.wait())
-            await turn.step()
+            await turn.maybe_yield()
 
 
 def _of_groups(answer: Any) -> ErrorCode:
@@ -149,11 +149,11 @@ def _end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
     return EndTransactionMarker(kind, marker.coordinator_epoch)
 
 
-async def write_markers(services: Services, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
+async def write_markers(services: BrokerServices, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
     """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
     response = m.WriteTxnMarkersResponse()
-    work, turn = _Work(services), Turn(services.env, BESIDE_MS)
+    work, turn = _Work(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
     for _ in work.begin(request, response):
-        await turn.step()
+        await turn.maybe_yield()
     await work.finish(services.config.number("request.timeout.ms"), turn)
     return response

@@ -303,13 +303,13 @@ class _Line:
         return known is not None and not known.fenced
 
     async def _channel(self) -> Channel:
-        from ottla.broker.auth.ways import between_brokers
+        from ottla.broker.auth.ways import inter_broker_access
         from ottla.peers.client import Standing
 
         ground, config = self._ground, self._ground.config
         if self._standing is None:
             timeout_s = config.number("request.timeout.ms") / 1000
-            client_id, access = f"broker-{config.node_id}-transactions", between_brokers(config)
+            client_id, access = f"broker-{config.node_id}-transactions", inter_broker_access(config)
             self._standing = Standing(ground.env, client_id, timeout_s, access=access)
         address = ground.metadata.image.broker_address(self._broker, config.inter_broker_listener)
         return await self._standing.to(address, f"broker {self._broker}")

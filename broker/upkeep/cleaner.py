@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.cleanable import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
@@ -29,7 +29,7 @@ logger = logging.getLogger("ottla.cleaner")
 RETRY_S = 1.0
 
 
-class Cleaner:
+class LogCleaner:
     """Compacts one log at a time."""
 
     def __init__(
@@ -40,40 +40,40 @@ class Cleaner:
         fail: Fail,
     ) -> None:
         self._env = env
-        self._storage = storage
+        self._log_dirs = storage
         self._setting = setting
         self._fail = fail
-        self._broken: WeakSet[PartitionLog] = WeakSet()
+        self._uncleanable: WeakSet[PartitionLog] = WeakSet()
         """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
-        self._told: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
+        self._warned_offsets: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
         """Up to which offset it was told that a log has batches that are not looked into."""
         self.passes = self.bytes_read = self.bytes_written = 0
 
     @property
-    def broken_count(self) -> int:
+    def uncleanable_count(self) -> int:
         """How many logs cannot be compacted."""
-        return len(self._broken)
+        return len(self._uncleanable)
 
     async def run(self) -> None:
         """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
         while True:
             await self._env.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
-            while await self.once():
+            while await self.clean_dirtiest():
                 pass
 
     async def _dirtiest(self) -> LogToClean | None:
         """The log that needs it most, as it is now: while all were looked at others ran."""
         every: list[LogToClean] = []
-        turn = Turn(self._env, BESIDE_MS)
-        for log in self._storage.logs():
-            found = None if log in self._broken else find_log_to_clean(log, self._env.now_ms())
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for log in self._log_dirs.logs():
+            found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
             if found is not None:
                 every.append(found)
-            await turn.step()
+            await turn.maybe_yield()
         most = select_dirtiest_log(every)
         return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
 
-    async def once(self) -> bool:
+    async def clean_dirtiest(self) -> bool:
         """Compact the dirtiest log; says whether there was one.
 
         A log that is cut meanwhile is another one: what was made of the old is thrown away. One that a copy is made of
@@ -82,7 +82,10 @@ class Cleaner:
         found = await self._dirtiest()
         if found is None:
             return False
-        from ottla.broker.upkeep.throttle import Job, run  # a node with nothing to compact needs none of it
+        from ottla.broker.upkeep.throttle import (
+            ThrottledCompaction,
+            run_compaction,
+        )  # a node with nothing to compact needs none of it
         from ottla.log.compaction import delete_unfinished_files
 
         log, cuts = found.log, found.log.truncations
@@ -90,11 +93,11 @@ class Cleaner:
             plan = plan_compaction(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         except ProtocolError as error:
             logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
-            self._broken.add(log)
+            self._uncleanable.add(log)
             return False
         try:
             rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
-            outcome = await self._env.in_process(run, Job(plan, rate))
+            outcome = await self._env.in_process(run_compaction, ThrottledCompaction(plan, rate))
         except (WireError, OSError, ChildDied) as error:
             passing = isinstance(error, OSError) and is_passing(error)
             unchanged = (
@@ -104,28 +107,28 @@ class Cleaner:
             )
             if unchanged and not passing:
                 logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
-                self._broken.add(log)
+                self._uncleanable.add(log)
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
             if log.closed or log.has_future_log or log.truncations != cuts:
                 delete_unfinished_files(log.disk, log.directory)
                 return False
-            return await self._take_over(found, outcome)
+            return await self._replace_segments(found, outcome)
         except OSError as error:
             self._fail(error, log)
             return False
 
-    async def _settled(self, work: SegmentSwap) -> None:
+    async def _sync_names(self, work: SegmentSwap) -> None:
         """Wait until names are on the disk."""
-        await self._in_the_end(lambda: self._env.in_thread(work.sync_directory, Lane.SYNC))
+        await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, Lane.SYNC))
 
-    async def _noted(self, log: PartitionLog) -> None:
+    async def _write_checkpoint(self, log: PartitionLog) -> None:
         """Wait until the disk knows how far a log is compacted."""
         from ottla.broker.replica.noting import note_compaction
 
-        await self._in_the_end(lambda: note_compaction(self._env, self._storage, self._storage.of(log)))
+        await self._retry_while_short(lambda: note_compaction(self._env, self._log_dirs, self._log_dirs.of(log)))
 
-    async def _in_the_end(self, wait: Callable[[], Awaitable[None]]) -> None:
+    async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Wait for the disk; where the process is short of something now, until it is not."""
         while True:
             try:
@@ -135,7 +138,7 @@ class Cleaner:
                     raise
                 await self._env.sleep(RETRY_S)
 
-    async def _take_over(self, found: LogToClean, outcome: CompactionResult) -> bool:
+    async def _replace_segments(self, found: LogToClean, outcome: CompactionResult) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
         from ottla.log.compaction import delete_unfinished_files
         from ottla.log.exchange import SegmentSwap
@@ -145,7 +148,7 @@ class Cleaner:
         try:
             taken = work.add_swap_suffix()
             if taken:
-                await self._settled(work)
+                await self._sync_names(work)
                 taken = not log.has_future_log and work.replace_segments(self._env.now_ms())
         except OSError as error:
             if not is_passing(error):
@@ -155,9 +158,11 @@ class Cleaner:
             delete_unfinished_files(log.disk, log.directory)
             return False
         if work.removes_base_offsets:
-            await self._settled(work)
+            await self._sync_names(work)
         log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
-        await self._noted(log)  # before the new segments lose their names: a hole of which nothing tells is a loss
+        await self._write_checkpoint(
+            log
+        )  # before the new segments lose their names: a hole of which nothing tells is a loss
         work.remove_swap_suffix()
         names = log.start_flush(log.recovery_point)
         await self._env.in_thread(names, Lane.SYNC)
@@ -170,14 +175,14 @@ class Cleaner:
             *(log.topic, log.partition, log.cleaner_offset, stats.records_kept, stats.records_read),
             *(stats.bytes_written, stats.bytes_read, stats.keys),
         )
-        self._tell_whole(log, stats)
+        self._warn_uncleaned_batches(log, stats)
         return True
 
-    def _tell_whole(self, log: PartitionLog, stats: CleanerStats) -> None:
+    def _warn_uncleaned_batches(self, log: PartitionLog, stats: CleanerStats) -> None:
         """Say once of a log, and of what is new in it then, that not all of it could be looked into."""
-        if stats.last_oversized_offset <= self._told.get(log, -1):
+        if stats.last_oversized_offset <= self._warned_offsets.get(log, -1):
             return
-        self._told[log] = stats.last_oversized_offset
+        self._warned_offsets[log] = stats.last_oversized_offset
         logger.warning(
             "%s-%d has %d batches, the last of them at offset %d, that unpack to more than %d bytes: they stay as they "
             "are, and so do the tombstones behind the first",

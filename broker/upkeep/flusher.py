@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.points import CheckpointWriter
@@ -25,15 +25,15 @@ from ottla.log.state import remove_files
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
-CHECKPOINT_EVERY_S = 5.0
-FIRST_RETENTION_S = 30.0
+CHECKPOINT_INTERVAL_S = 5.0
+INITIAL_RETENTION_DELAY_S = 30.0
 RETRY_S = 0.2
-LEAVING_S = 0.005
+REPLACEMENT_RETRY_S = 0.005
 """A log that changes places with a copy of it is looked at again so soon."""
 logger = logging.getLogger("ottla.files")
 
 
-class Flusher:
+class LogMaintenance:
     """Syncs rolled segments and writes checkpoints every five seconds, when there is something to write."""
 
     def __init__(
@@ -48,38 +48,38 @@ class Flusher:
         self._retention_every_ms = retention_every_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._env = env
-        self._storage = storage
+        self._log_dirs = storage
         self._fail = fail
         self._start = start
         self.on_flushed: list[Callable[[Replica], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
-        self._points: dict[str, CheckpointWriter] = {}
+        self._checkpoint_writers: dict[str, CheckpointWriter] = {}
 
-    async def retain_now_and_then(self) -> None:
+    async def run_retention(self) -> None:
         """Remove what retention no longer keeps, until cancelled."""
         every_s = self._retention_every_ms / 1000
-        await self._env.sleep(min(FIRST_RETENTION_S, every_s))
+        await self._env.sleep(min(INITIAL_RETENTION_DELAY_S, every_s))
         while True:
-            await self.retain()
+            await self.apply_retention()
             await self._env.sleep(every_s)
 
     async def run(self) -> None:
         """Look at every log now and then, until cancelled."""
         while True:
-            await self._env.sleep(CHECKPOINT_EVERY_S)
-            turn = Turn(self._env, BESIDE_MS)
-            for log in self._storage.logs():
+            await self._env.sleep(CHECKPOINT_INTERVAL_S)
+            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+            for log in self._log_dirs.logs():
                 try:
-                    await self._look_at(log)
+                    await self._maintain(log)
                 except OSError as error:
                     self._fail(error, log)
                     if is_passing(error):
                         break  # what is short now is short for all of them: the next look tries again
-                await turn.step()
-            for directory in self._storage.online:
+                await turn.maybe_yield()
+            for directory in self._log_dirs.online:
                 await self._checkpoint(directory)
 
-    async def _look_at(self, log: PartitionLog) -> None:
+    async def _maintain(self, log: PartitionLog) -> None:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
         if log.closed or log.is_being_replaced:
             return
@@ -94,7 +94,7 @@ class Flusher:
         if not log.closed:
             log.close_idle_files()
 
-    def flush_due(self, replica: Replica) -> None:
+    def request_flush(self, replica: Replica) -> None:
         """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
         if not replica.flushing:
             replica.flushing = True
@@ -103,7 +103,7 @@ class Flusher:
     async def _flush(self, replica: Replica) -> None:
         while not (log := replica.log).closed:
             if log.is_being_replaced:
-                await self._env.sleep(LEAVING_S)
+                await self._env.sleep(REPLACEMENT_RETRY_S)
                 continue
             end = log.log_end_offset
             try:
@@ -123,14 +123,14 @@ class Flusher:
                 break
         replica.flushing = False
 
-    async def retain(self) -> None:
+    async def apply_retention(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
-        turn = Turn(self._env, BESIDE_MS)
-        for directory in self._storage.online:
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for directory in self._log_dirs.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:
                 for _ in log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms):
-                    await turn.step()
+                    await turn.maybe_yield()
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
                     if start is not None and log.maybe_increment_log_start_offset(start):
@@ -138,19 +138,19 @@ class Flusher:
                         due.append(log)
                 except OSError as error:
                     self._fail(error, log)
-                await turn.step()
+                await turn.maybe_yield()
             if due and await self._checkpoint(directory):
-                await self._drop(due)
+                await self._delete_segments(due)
 
-    async def _drop(self, due: list[PartitionLog]) -> None:
-        turn = Turn(self._env, BESIDE_MS)
+    async def _delete_segments(self, due: list[PartitionLog]) -> None:
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for log in due:
             try:
                 for _ in log.delete_segments_below_start_job(self._env.now_ms()):
-                    await turn.step()
+                    await turn.maybe_yield()
             except OSError as error:
                 self._fail(error, log)
-            await turn.step()
+            await turn.maybe_yield()
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
@@ -160,13 +160,13 @@ class Flusher:
 
     async def _checkpoint(self, directory: LogDirectory) -> bool:
         """Write and sync the checkpoints where they changed; False where that failed."""
-        writer = self._points.get(directory.path)
+        writer = self._checkpoint_writers.get(directory.path)
         if writer is None:
-            writer = self._points[directory.path] = CheckpointWriter(directory)
-        turn = Turn(self._env, BESIDE_MS)
+            writer = self._checkpoint_writers[directory.path] = CheckpointWriter(directory)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         try:
             for _ in writer.write_job():
-                await turn.step()
+                await turn.maybe_yield()
             if writer.has_unsynced_files:
                 await self._env.in_thread(writer.prepare_sync(), Lane.SYNC)
                 writer.complete_sync()

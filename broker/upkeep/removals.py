@@ -18,7 +18,7 @@ from ottla.world.env import Env, Lane
 logger = logging.getLogger("ottla.files")
 
 
-class Removals:
+class DeletedLogRemover:
     """What is to be removed, oldest first."""
 
     def __init__(self, env: Env, delay_ms: int) -> None:
@@ -27,7 +27,7 @@ class Removals:
         self._due: deque[tuple[float, str]] = deque()
         self._more = trio.Event()
 
-    def remove_later(self, path: str) -> None:
+    def schedule(self, path: str) -> None:
         """Remove a directory after ``file.delete.delay.ms``: readers may still be sending from it."""
         self._due.append((self._env.monotonic_ms() + self._delay_ms, path))
         self._more.set()
@@ -43,7 +43,7 @@ class Removals:
                     await self._env.in_thread(partial(delete_partition_dir, self._env.disk, path), Lane.REMOVAL)
                 except OSError as error:
                     if is_passing(error):
-                        self.remove_later(path)
+                        self.schedule(path)
                         continue
                     logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
             self._more = trio.Event()

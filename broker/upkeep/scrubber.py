@@ -17,7 +17,7 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.scrub")
 STEP_S = 1.0
-ROUND_EVERY_S = 24 * 3600.0
+SCRUB_INTERVAL_S = 24 * 3600.0
 
 
 class Scrubber:
@@ -25,22 +25,22 @@ class Scrubber:
 
     def __init__(self, env: Env, storage: Storage, bytes_a_second: Callable[[], int]) -> None:
         self._env = env
-        self._storage = storage
-        self._bytes_a_second = bytes_a_second
+        self._log_dirs = storage
+        self._bytes_per_second = bytes_a_second
         self.segments_read = 0
-        self.damage_found = 0
+        self.damage_count = 0
 
     async def run(self) -> None:
         """Work until cancelled: a little each second, and a pause once everything was read."""
         while True:
             began_ms = self._env.monotonic_ms()
-            for log, segment in self._cold():
+            for log, segment in self._cold_segments():
                 await self._read(log, segment)
             took_s = (self._env.monotonic_ms() - began_ms) / 1000
-            await self._env.sleep(max(ROUND_EVERY_S - took_s, STEP_S))
+            await self._env.sleep(max(SCRUB_INTERVAL_S - took_s, STEP_S))
 
-    def _cold(self) -> Iterator[tuple[PartitionLog, LogSegment]]:
-        for log in self._storage.logs():
+    def _cold_segments(self) -> Iterator[tuple[PartitionLog, LogSegment]]:
+        for log in self._log_dirs.logs():
             for segment in list_sealed_segments(log):
                 yield log, segment
 
@@ -48,7 +48,7 @@ class Scrubber:
         position: int | None = 0
         while position is not None:
             await self._env.sleep(STEP_S)
-            rate = self._bytes_a_second()
+            rate = self._bytes_per_second()
             if rate <= 0:
                 continue
             if log.closed or segment not in log.segments:
@@ -63,7 +63,7 @@ class Scrubber:
             for damage in step.damaged_ranges:
                 if (damage.position, damage.end) in segment.damaged_ranges:
                     continue  # known since the last round
-                self.damage_found += 1
+                self.damage_count += 1
                 segment.damaged_ranges.append((damage.position, damage.end))
                 logger.critical(
                     "%s is damaged at bytes %d to %d: offset %d of %s-%d and what follows it there cannot be read any "

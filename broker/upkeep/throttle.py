@@ -15,17 +15,17 @@ from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk, File
 from ottla.world.env import Ground
 
-UNLIMITED = 1e18
+UNLIMITED_RATE = 1e18
 
 
-class Job(NamedTuple):
+class ThrottledCompaction(NamedTuple):
     """A pass and the rate it is held to."""
 
     plan: cp.CompactionPlan
-    bytes_a_second: float
+    bytes_per_second: float
 
 
-class Meter:
+class IoThrottler:
     """Counts bytes, and waits where they were too many for the time that has gone by."""
 
     def __init__(self, bytes_a_second: float, now_s: Callable[[], float], pause: Callable[[float], None]) -> None:
@@ -35,7 +35,7 @@ class Meter:
         self._began_s = now_s()
         self._bytes = 0
 
-    def count(self, size_bytes: int) -> None:
+    def maybe_throttle(self, size_bytes: int) -> None:
         """So many more."""
         self._bytes += size_bytes
         ahead_s = self._bytes / self._rate - (self._now_s() - self._began_s)
@@ -46,9 +46,9 @@ class Meter:
 class ThrottledFile:
     """A file whose reads and writes are metered."""
 
-    def __init__(self, under: File, meter: Meter) -> None:
-        self._under = under
-        self._meter = meter
+    def __init__(self, under: File, meter: IoThrottler) -> None:
+        self._file = under
+        self._throttler = meter
         self.size = under.size
         self.truncate = under.truncate
         self.fsync = under.fsync
@@ -57,22 +57,22 @@ class ThrottledFile:
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write, then wait."""
-        self._under.pwrite(data, offset)
-        self._meter.count(len(data))
+        self._file.pwrite(data, offset)
+        self._throttler.maybe_throttle(len(data))
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """Read, then wait."""
-        data = self._under.pread(size_bytes, offset)
-        self._meter.count(len(data))
+        data = self._file.pread(size_bytes, offset)
+        self._throttler.maybe_throttle(len(data))
         return data
 
 
 class ThrottledDisk:
     """A disk whose files are metered; everything else is the disk's own."""
 
-    def __init__(self, under: Disk, meter: Meter) -> None:
-        self._under = under
-        self._meter = meter
+    def __init__(self, under: Disk, meter: IoThrottler) -> None:
+        self._disk = under
+        self._throttler = meter
         self.exists = under.exists
         self.is_dir = under.is_dir
         self.listdir = under.listdir
@@ -89,16 +89,16 @@ class ThrottledDisk:
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open, metered."""
-        return ThrottledFile(self._under.open(path, create=create, readonly=readonly, mode=mode), self._meter)
+        return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
-def run(ground: Ground, job: Job) -> cp.CompactionResult:
+def run_compaction(ground: Ground, job: ThrottledCompaction) -> cp.CompactionResult:
     """One pass, at most so fast.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
     """
-    if job.bytes_a_second >= UNLIMITED:
+    if job.bytes_per_second >= UNLIMITED_RATE:
         return cp.run_compaction(ground.disk, job.plan)
-    meter = Meter(job.bytes_a_second, ground.monotonic_s, ground.pause)
+    meter = IoThrottler(job.bytes_per_second, ground.monotonic_s, ground.pause)
     return cp.run_compaction(ThrottledDisk(ground.disk, meter), job.plan)

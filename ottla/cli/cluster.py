@@ -57,13 +57,13 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _start(options: argparse.Namespace) -> int:
-    from ottla.broker.addresses import BadConfig
+    from ottla.broker.addresses import ConfigException
     from ottla.cluster import Cluster, ClusterFailed
     from ottla.controller.format import StorageFormatError
     from ottla.log.checkpoints import CorruptFile
 
     if options.nodes < 1:
-        raise BadConfig("--nodes: at least one")
+        raise ConfigException("--nodes: at least one")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -109,7 +109,7 @@ async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
-    from ottla.broker.addresses import BadConfig
+    from ottla.broker.addresses import ConfigException
 
     options = _parser().parse_args(arguments)
     if options.verb == "recover":
@@ -123,6 +123,6 @@ def run(arguments: list[str]) -> int:
         return talk(options.bootstrap, work, options.command_config)
     try:
         return _start(options)
-    except (BadConfig, Failed) as error:
+    except (ConfigException, Failed) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
         return 2

@@ -56,7 +56,7 @@ def _lines(told: Any, now_ms: int) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Look, and with ``--yes`` do it; gives the exit status."""
-    from ottla.broker.addresses import BadConfig
+    from ottla.broker.addresses import ConfigException
     from ottla.cli.settings import configure_again, read_settings
     from ottla.controller import survivor
     from ottla.controller.raft.store import MetadataLogConfig, MetadataStore
@@ -90,6 +90,6 @@ def run(options: argparse.Namespace) -> int:
             return 0
         finally:
             directory.unlock()
-    except (BadConfig, survivor.QuorumRecoveryError, LogDirectoryInUse, CorruptFile, WireError, OSError) as error:
+    except (ConfigException, survivor.QuorumRecoveryError, LogDirectoryInUse, CorruptFile, WireError, OSError) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
-        return 2 if isinstance(error, BadConfig) else 1
+        return 2 if isinstance(error, ConfigException) else 1

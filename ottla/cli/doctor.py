@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from ottla.broker.config import from_environment
+from ottla.broker.config import settings_from_environment
 from ottla.cli.common import command_parser, show
 from ottla.log.java_properties import MalformedProperties, Property
 from ottla.tools.doctor import WRONG, Finding, diagnose, settings_of
@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
     if options.file is not None and os.path.isdir(options.file):
         return _print(diagnose_directory(options.file), options, options.file, 0)
     if options.env:
-        lines = [Property(0, key, value) for key, value in from_environment(os.environ).items()]
+        lines = [Property(0, key, value) for key, value in settings_from_environment(os.environ).items()]
     else:
         name = options.file
         try:

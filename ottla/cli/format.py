@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 
 from ottla.broker import addresses
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import ConfigException
 from ottla.broker.config import NodeConfig
-from ottla.broker.start_checks import check_values
+from ottla.broker.start_checks import check_startup_values
 from ottla.cli.common import command_parser
 from ottla.cli.settings import add_settings, configure, read_settings
 from ottla.controller.format import FormatPlan, InitialVoter, StorageFormatError, format_directories, parse_voters
@@ -76,20 +76,22 @@ def _features(items: list[str]) -> dict[str, int]:
 
 def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
     """Who votes from the beginning, as the options say it; the rules are those of Kafka's tool."""
-    static = bool(config.values.get(addresses.VOTERS, "").strip())
+    static = bool(config.values.get(addresses.QUORUM_VOTERS, "").strip())
     listed = options.standalone or options.initial_controllers is not None
-    is_controller = addresses.CONTROLLER in config.roles
+    is_controller = addresses.CONTROLLER_ROLE in config.roles
     if static and listed:
-        raise StorageFormatError(f"{addresses.VOTERS} fixes the voters: leave it out, or the option that lists them")
+        raise StorageFormatError(
+            f"{addresses.QUORUM_VOTERS} fixes the voters: leave it out, or the option that lists them"
+        )
     if options.standalone and not is_controller:
         raise StorageFormatError("--standalone is for a controller; this node is a broker only (process.roles)")
     if is_controller and not static and not listed and not options.no_initial_controllers:
         raise StorageFormatError("say who decides: --standalone, --initial-controllers or --no-initial-controllers")
     if options.standalone:
-        endpoints = config.quorum(*(x.port for x in config.controller_listeners)).endpoints
+        endpoints = config.quorum_config(*(x.port for x in config.controller_listeners)).endpoints
         return (InitialVoter(config.node_id, new_id, endpoints[:1]),)
     if options.initial_controllers is not None:
-        return parse_voters(options.initial_controllers, addresses.controller_names(config.values)[0])
+        return parse_voters(options.initial_controllers, addresses.controller_listener_names(config.values)[0])
     return ()
 
 
@@ -107,12 +109,12 @@ def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tup
 
 def _format(options: argparse.Namespace) -> list[str]:
     values = read_settings(options)
-    for text in check_values(values):
+    for text in check_startup_values(values):
         print(f"ottla format: warning: {text}", file=sys.stderr)
     config = configure(values, options.data_dir)
     machine = ThisMachine()
     voters = _voters(options, config, machine.uuid())
-    dynamic = not config.values.get(addresses.VOTERS, "").strip()
+    dynamic = not config.values.get(addresses.QUORUM_VOTERS, "").strip()
     levels = bootstrap_feature_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)
     plan = FormatPlan(config.node_id, options.cluster_id, levels, voters, _credentials(options, machine.uuid))
     paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
@@ -140,8 +142,8 @@ def run(arguments: list[str]) -> int:
     """Format; gives the exit status."""
     try:
         said = _format(parser().parse_args(arguments))
-    except (BadConfig, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
+    except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
         print(f"ottla format: {error}", file=sys.stderr)
-        return 2 if isinstance(error, BadConfig) else 1
+        return 2 if isinstance(error, ConfigException) else 1
     print("\n".join(said) if said else "All of the log directories are already formatted.")
     return 0

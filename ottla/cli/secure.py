@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.broker.addresses import ANY_HOST, LISTENERS, BadConfig
+from ottla.broker.addresses import ANY_HOST, LISTENERS, ConfigException
 from ottla.broker.config import NodeConfig
-from ottla.broker.start_checks import check_values
+from ottla.broker.start_checks import check_startup_values
 from ottla.cli.settings import configure, configure_again, machine_name
 from ottla.tools import secure
 from ottla.world.hosts import host_port
@@ -20,15 +20,15 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
     """
     if options.join is not None or LISTENERS in values:
         what = "--join" if options.join is not None else LISTENERS
-        raise BadConfig(f"--secure names the listeners itself: leave out {what}, or --secure")
-    warnings = check_values(values)
+        raise ConfigException(f"--secure names the listeners itself: leave out {what}, or --secure")
+    warnings = check_startup_values(values)
     config = configure(values, options.data_dir, options.listen)
     hosts = () if config.host in ANY_HOST else (config.host,)
     directory = config.metadata_dir or config.data_dirs[0]
     try:
         made = secure.secured(directory, (*hosts, machine_name({**values, "controller.quorum.voters": "x"})))
     except secure.CannotSecure as error:
-        raise BadConfig(str(error)) from None
+        raise ConfigException(str(error)) from None
     settings = {**secure.settings_of(made, directory, config.host, config.port), **values}
     config = configure_again(settings, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id

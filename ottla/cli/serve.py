@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import trio
 
-from ottla.broker.addresses import LOCAL_HOST, BadConfig
+from ottla.broker.addresses import LOCAL_HOST, ConfigException
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StartRefused, StorageFailed
-from ottla.broker.start_checks import check_values
+from ottla.broker.node import AllLogDirsFailed, Node, StartupRejected
+from ottla.broker.start_checks import check_startup_values
 from ottla.cli.settings import add_settings, configure_again, read_settings
 from ottla.controller.format import StorageFormatError
 from ottla.controller.raft.store import IncompatibleQuorum
@@ -42,13 +42,13 @@ examples:
 
 
 REFUSED = (
-    BadConfig,
+    ConfigException,
     StorageFormatError,
     CorruptFile,
     LogDirectoryInUse,
     IncompatibleQuorum,
     OSError,
-    StartRefused,
+    StartupRejected,
     WireError,
 )
 """What ends a start with status 2 and one line."""
@@ -76,7 +76,9 @@ def open_doors(config: NodeConfig) -> list[str]:
     """A warning where other machines reach this node and nobody is asked who he is."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
     found = [
-        f"{x.name} at {host_port(x.host or '*', x.port)}" for x in reached if config.protocol(x.name) == "PLAINTEXT"
+        f"{x.name} at {host_port(x.host or '*', x.port)}"
+        for x in reached
+        if config.security_protocol(x.name) == "PLAINTEXT"
     ]
     if not found:
         return []
@@ -94,7 +96,7 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
         from ottla.cli.secure import configure_secure  # a node that asks for nothing starts without it
 
         return configure_secure(options, values)
-    warnings = check_values(values)
+    warnings = check_startup_values(values)
     if options.join is not None:
         from ottla.cli.join import configure_joining  # a node alone starts without a client
 
@@ -177,7 +179,7 @@ def run(arguments: list[str]) -> int:
         trio.run(_main, config, _told if options.secure else None)
     except (*REFUSED, ExceptionGroup) as raised:
         error = _reason(raised)
-        if isinstance(error, StorageFailed):
+        if isinstance(error, AllLogDirsFailed):
             print(f"ottla serve: {error}", file=sys.stderr)
             return 1
         if isinstance(error, REFUSED):

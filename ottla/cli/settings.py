@@ -6,9 +6,9 @@ import argparse
 import os
 import socket
 
-from ottla.broker.addresses import ANY_HOST, JOINED_FILE, BadConfig, parse_listener
-from ottla.broker.config import NodeConfig, from_environment
-from ottla.broker.start_checks import check_cordoned
+from ottla.broker.addresses import ANY_HOST, JOINED_FILE, ConfigException, parse_listener
+from ottla.broker.config import NodeConfig, settings_from_environment
+from ottla.broker.start_checks import check_cordoned_log_dirs
 from ottla.controller.config_keys import canonical_values
 from ottla.world.this_machine import ThisMachine
 
@@ -37,14 +37,14 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
             with open(options.config, "rb") as file:
                 values = load_settings(file.read())
         except OSError as error:
-            raise BadConfig(f"{options.config}: {error.strerror}") from None
+            raise ConfigException(f"{options.config}: {error.strerror}") from None
         except MalformedProperties as error:
-            raise BadConfig(f"{options.config}: {error}") from None
-    values.update(from_environment(os.environ))
+            raise ConfigException(f"{options.config}: {error}") from None
+    values.update(settings_from_environment(os.environ))
     for item in options.set:
         key, separator, value = item.partition("=")
         if not separator:
-            raise BadConfig(f"--set {item}: write KEY=VALUE")
+            raise ConfigException(f"--set {item}: write KEY=VALUE")
         values[key.strip()] = value.strip()
     if options.node_id is not None:
         values.pop("broker.id", None)
@@ -62,11 +62,11 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
         from ottla.tools.doctor import refusals
 
         for text in refusals(values):
-            raise BadConfig(text)
+            raise ConfigException(text)
     values = canonical_values(values)
     config = NodeConfig(values, host_name=machine_name(values))
     config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
-    check_cordoned(config)
+    check_cordoned_log_dirs(config)
     config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
     if listen is not None:
         _, config.host, config.port = parse_listener(listen)

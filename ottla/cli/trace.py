@@ -7,7 +7,7 @@ from functools import partial
 
 import trio
 
-from ottla.broker.addresses import BadConfig, parse_listener
+from ottla.broker.addresses import ConfigException, parse_listener
 from ottla.cli.common import command_parser
 from ottla.peers.client import read_exactly
 from ottla.tools.trace import Address, Conversation
@@ -129,7 +129,7 @@ def run(arguments: list[str]) -> int:
         if group.split((BrokenPipeError, KeyboardInterrupt))[1] is not None:
             raise
         return 0  # interrupted, or whoever read our output has gone
-    except (BadConfig, OSError) as error:
+    except (ConfigException, OSError) as error:
         print(f"ottla trace: {error}", file=sys.stderr)
         return 2
     return 0

@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.broker import addresses
-from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listener
-from ottla.broker.config import NodeConfig, nearest
+from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, ConfigException, parse_listener
+from ottla.broker.config import NodeConfig, closest_match
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import broker_key, canonical_values, check_value
 from ottla.controller.java_values import parse_integer
@@ -74,7 +74,7 @@ class _Config:
             if part.strip():
                 try:
                     yield parse_listener(part)
-                except BadConfig:
+                except ConfigException:
                     continue
 
     def found(self, key: str, severity: str, text: str) -> Finding:
@@ -90,7 +90,7 @@ def _unknown_and_bad_values(c: _Config) -> Iterator[Finding]:
         known = broker_key(line.key)
         if known is None:
             if not line.key.startswith(_OF_ZOOKEEPER):
-                near = nearest(line.key, BROKER_KEYS)
+                near = closest_match(line.key, BROKER_KEYS)
                 text = "no broker of Kafka 4 has this setting"
                 yield Finding(line.number, line.key, DOUBTFUL, text + (f"; did you mean {near}?" if near else ""))
             continue
@@ -117,7 +117,7 @@ def _advertised(c: _Config) -> Iterator[Finding]:
     """Clients must be told an address that means something where they are."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.lines.values()}
-    is_controller = addresses.roles_of(values) == {addresses.CONTROLLER}
+    is_controller = addresses.parse_roles(values) == {addresses.CONTROLLER_ROLE}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
@@ -129,7 +129,7 @@ def _advertised(c: _Config) -> Iterator[Finding]:
                 f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
             )
             yield c.found("advertised.listeners", DOUBTFUL, text)
-        if bound and not is_controller and name not in (*bound, *addresses.controller_names(values)):
+        if bound and not is_controller and name not in (*bound, *addresses.controller_listener_names(values)):
             yield c.found("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
 
 
@@ -177,7 +177,7 @@ def _together(c: _Config) -> Iterator[Finding]:
 def _cannot_be(c: _Config) -> Iterator[Finding]:
     """Roles, listeners and voters that do not go together."""
     values = canonical_values({line.key: line.value for line in c.lines.values()})
-    for key, text in addresses.refusals(values, _node_id(c, -1)):
+    for key, text in addresses.find_config_problems(values, _node_id(c, -1)):
         yield c.found(key, WRONG, text)
     yield from _doors(c, values)
 
@@ -185,13 +185,16 @@ def _cannot_be(c: _Config) -> Iterator[Finding]:
 def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
     """Listeners that ask who comes."""
     try:
-        served = addresses.protocols_by_listener(values)
-    except BadConfig:
+        served = addresses.security_protocols_by_listener(values)
+    except ConfigException:
         return  # said above
     if any(protocol != addresses.DEFAULT_LISTENER for protocol in served.values()):
         from ottla.broker.auth import doors, ways
 
-        for key, text in (*doors.refusals(values, served), *ways.refusals(_as_node(c, values))):
+        for key, text in (
+            *doors.find_listener_problems(values, served),
+            *ways.find_credential_problems(_as_node(c, values)),
+        ):
             yield c.found(key, WRONG, text)
 
 
@@ -214,8 +217,8 @@ def _is_alone(c: _Config) -> bool:
     """Whether no other controllers are named."""
     values = {line.key: line.value for line in c.lines.values()}
     try:
-        return NodeConfig(values, node_id=c.number("node.id")).alone
-    except BadConfig:
+        return NodeConfig(values, node_id=c.number("node.id")).is_standalone
+    except ConfigException:
         return False
 
 

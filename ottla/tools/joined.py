@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from ottla.broker.addresses import BOOTSTRAP, JOINED_FILE, NAMES, VOTERS, BadConfig
+from ottla.broker.addresses import (
+    BOOTSTRAP_SERVERS,
+    CONTROLLER_LISTENER_NAMES,
+    JOINED_FILE,
+    QUORUM_VOTERS,
+    ConfigException,
+)
 from ottla.log import checkpoints
 from ottla.world.disk import Disk
 
 
-class CannotJoin(BadConfig):
+class CannotJoin(ConfigException):
     """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
 
 
 def remember(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
     """Keep what later starts need, so that nobody has to be asked again."""
-    kept = {key: joined[key] for key in (NAMES, BOOTSTRAP)}
+    kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
     checkpoints.write_properties(disk, f"{directory}/{JOINED_FILE}", kept, now_ms)
 
 
@@ -24,6 +30,6 @@ def recall(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]
         CorruptFile: it cannot be read.
     """
     path = f"{directory}/{JOINED_FILE}"
-    if BOOTSTRAP in values or VOTERS in values or not disk.exists(path):
+    if BOOTSTRAP_SERVERS in values or QUORUM_VOTERS in values or not disk.exists(path):
         return values
     return {**checkpoints.read_properties(disk, path), **values}

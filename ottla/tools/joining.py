@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.addresses import ANY_HOST, AUTO_JOIN, BOOTSTRAP, LOCAL_HOST, NAMES, controller_names
+from ottla.broker.addresses import (
+    ANY_HOST,
+    AUTO_JOIN,
+    BOOTSTRAP_SERVERS,
+    CONTROLLER_LISTENER_NAMES,
+    LOCAL_HOST,
+    controller_listener_names,
+)
 from ottla.log.directory import METADATA_TOPIC
 from ottla.peers.client import Channel, ClusterClient
 from ottla.tools.joined import CannotJoin
@@ -56,7 +63,7 @@ async def ask(env: Env, address: str) -> Quorum:
         channel = await client.any()
         cluster = await channel.call(dc.DescribeClusterRequest())
         if channel.version_for(ApiKey.DESCRIBE_QUORUM) < VOTERS_IN_LOG_FROM:
-            raise CannotJoin(f"{address} does not tell where its controllers are: name them in {BOOTSTRAP}")
+            raise CannotJoin(f"{address} does not tell where its controllers are: name them in {BOOTSTRAP_SERVERS}")
         return read_quorum(cluster, await _describe(channel), channel.stream.local[0])
     except (OSError, ValueError, ProtocolError, WireError) as error:
         raise CannotJoin(f"{address}: {error}") from None
@@ -101,7 +108,7 @@ def join_settings(
         CannotJoin: the controllers are out of reach.
     """
     known = sorted({name for places in quorum.voters.values() for name in places})
-    listener = controller_names(values)[0] if NAMES in values else (known or [""])[0]
+    listener = controller_listener_names(values)[0] if CONTROLLER_LISTENER_NAMES in values else (known or [""])[0]
     found = [places[listener] for places in quorum.voters.values() if listener in places]
     if not found:
         raise CannotJoin(f"the controllers have no listener {listener}; they have {', '.join(known) or 'none'}")
@@ -111,8 +118,8 @@ def join_settings(
             "have them --listen at an address that others reach"
         )
     out = {**values, "node.id": str(node_id)}
-    out.setdefault(NAMES, listener)
-    out[BOOTSTRAP] = ",".join(host_port(host, port) for host, port in found)
+    out.setdefault(CONTROLLER_LISTENER_NAMES, listener)
+    out[BOOTSTRAP_SERVERS] = ",".join(host_port(host, port) for host, port in found)
     is_short = len(quorum.voters) < quorum_size and node_id not in quorum.voters
     if is_short or quorum.lacks(node_id, directory_id):
         out.setdefault(AUTO_JOIN, "true")

@@ -21,7 +21,7 @@ from sim.invariants import Invariants
 from sim.scenario import Result
 
 if TYPE_CHECKING:
-    from ottla.broker.parts import Parts
+    from ottla.broker.parts import BrokerComponents
     from sim.groups.seats import Member
     from sim.groups.workload import Groups
     from sim.lives import Lives
@@ -73,9 +73,11 @@ class Killer:
         there = self._members(group)
         return [x.id for x in were if x in there and x.heard_s <= since_s]
 
-    def _parts(self) -> dict[str, Parts]:
+    def _parts(self) -> dict[str, BrokerComponents]:
         return {
-            host: x.node.parts for host, x in self._lives.items() if x.node is not None and x.node.parts is not None
+            host: x.node.components
+            for host, x in self._lives.items()
+            if x.node is not None and x.node.components is not None
         }
 
     def _coordinator(self, group: str) -> str | None:

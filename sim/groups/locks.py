@@ -15,14 +15,14 @@ from ottla.broker.share.sessions import Place as SharedPlace
 from sim.history import Place
 
 if TYPE_CHECKING:
-    from ottla.broker.parts import Parts
+    from ottla.broker.parts import BrokerComponents
     from ottla.broker.share.sessions import ShareSession
     from ottla.broker.share.shared import Shared
     from sim.ledger import Ledger
 
 At = tuple[Place, int]
 """A record."""
-Living = Callable[[], "Mapping[str, Parts]"]
+Living = Callable[[], "Mapping[str, BrokerComponents]"]
 """The nodes that are up, by host."""
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -85,7 +85,7 @@ class Locks:
     def sight(self, host: str, place: SharedPlace, member: str) -> Sight | None:
         """What it has now; None where it serves nothing of the kind."""
         parts = self._living().get(host)
-        shares = None if parts is None else parts._shares
+        shares = None if parts is None else parts._share_partition_manager
         shared = None if shares is None else shares.get(self._group, place)
         if shares is None or shared is None or shared.rules is None:
             return None

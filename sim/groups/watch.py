@@ -20,7 +20,7 @@ from ottla.broker.share.in_flight import RecordState
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.state import ConsumerGroup
     from ottla.broker.groups.streams.state import StreamsGroup
-    from ottla.broker.parts import Parts
+    from ottla.broker.parts import BrokerComponents
     from ottla.broker.share.partition import SharePartition
     from sim.world import World
 
@@ -31,7 +31,7 @@ MOST_TOLD = 5
 class Watch:
     """Looks at all nodes, again and again."""
 
-    def __init__(self, world: World, living: Callable[[], Mapping[str, Parts]]) -> None:
+    def __init__(self, world: World, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
         self._world = world
         self._living = living
         self._told: dict[str, int] = {}
@@ -51,7 +51,7 @@ class Watch:
             self._world.ledger.violation(name, detail)
 
 
-def wrong(parts: Parts, *, whole: bool) -> Iterator[tuple[str, str]]:
+def wrong(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
     """What is wrong in a node's groups: names of rules, with what breaks them. ``whole``: whether no records of groups
     are gone, with their segment, from between others in a power cut.
     """
@@ -65,8 +65,8 @@ def wrong(parts: Parts, *, whole: bool) -> Iterator[tuple[str, str]]:
         for streams in machine.every_streams_group():
             yield from twice_done(streams)
             yield from out_of_order(streams)
-    if parts._shares is not None:
-        for key, shared in parts._shares._by_key.items():
+    if parts._share_partition_manager is not None:
+        for key, shared in parts._share_partition_manager._by_key.items():
             if shared.rules is not None:
                 for detail in miscounted(shared.rules):
                     yield "ShareBookIsRight", f"{key.group_id} {key.partition}: {detail}"

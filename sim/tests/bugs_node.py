@@ -10,8 +10,8 @@ from ottla.broker.groups import records
 from ottla.broker.handlers import delete_records
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.server import sessions
-from ottla.broker.server.session import Wanted
-from ottla.broker.upkeep.flusher import Flusher
+from ottla.broker.server.session import CachedPartition
+from ottla.broker.upkeep.flusher import LogMaintenance
 from ottla.controller import configs, topics, widening
 from ottla.controller.raft.store import MetadataStore
 from ottla.log import checkpoints, compaction, directory, recovery
@@ -278,13 +278,13 @@ def answer_before_the_sync() -> None:
     """Where an answer should wait for the disk, it does not."""
 
     def make(real: Any) -> Any:
-        def due(self: Flusher, replica: Any) -> None:
+        def due(self: LogMaintenance, replica: Any) -> None:
             replica.flushed(replica.log.log_end_offset, 0)
             real(self, replica)
 
         return due
 
-    replace(Flusher, "flush_due", make)
+    replace(LogMaintenance, "request_flush", make)
 
 
 def delete_records_of_a_neighbour() -> None:
@@ -334,13 +334,13 @@ def ignore_the_limit_of_a_partition() -> None:
     """A partition with records may have as many bytes as the response."""
 
     def make(real: Any) -> Any:
-        def update(self: Wanted, part: Any) -> None:
+        def update(self: CachedPartition, part: Any) -> None:
             real(self, part)
             self.max_bytes = max(self.max_bytes, 1 << 20)
 
         return update
 
-    replace(Wanted, "update", make)
+    replace(CachedPartition, "update_request_params", make)
 
 
 def answer_a_partition_twice() -> None:
@@ -352,4 +352,4 @@ def answer_a_partition_twice() -> None:
 
         return grouped
 
-    replace(sessions, "grouped", make)
+    replace(sessions, "group_by_topic", make)

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 import trio
 
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import ConfigException
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StartRefused
+from ottla.broker.node import Node, StartupRejected
 from ottla.wire import records as r
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata as md
@@ -105,7 +105,7 @@ def test_a_directory_that_is_broken_at_the_start_comes_back_with_its_records_lat
         async def without(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
-            assert list(node.storage.failed) == ["/b"]
+            assert list(node.log_dirs.failed) == ["/b"]
             await stage.create("new")
             assert [await stage.produce(n, topic="new") for n in range(PARTITIONS)] == [0] * PARTITIONS
 
@@ -125,9 +125,9 @@ def test_partitions_of_a_disk_that_was_replaced_are_not_made_anew_behind_the_use
         async def after(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
             assert await stage.produce(1) == 56
-            assert not node.storage.failed
+            assert not node.log_dirs.failed
             await stage.create("new")
-            assert len({d.path for d in node.storage.online if any(t == "new" for t, _ in d.logs)}) == 2
+            assert len({d.path for d in node.log_dirs.online if any(t == "new" for t, _ in d.logs)}) == 2
 
         await stage.life(stage.filled)
         stage.disk.session().rmtree("/b")
@@ -158,7 +158,7 @@ def test_a_topic_deleted_while_its_directory_was_away_does_not_stand_in_the_way_
 def test_of_a_partition_that_lies_in_two_directories_that_counts_which_the_controller_knows_of() -> None:
     async def work(stage: Stage) -> None:
         async def after(node: Node) -> None:
-            assert {d.path for d in node.storage.online if ("t", 0) in d.logs} == {"/a"}
+            assert {d.path for d in node.log_dirs.online if ("t", 0) in d.logs} == {"/a"}
             assert len(await read(stage.client, 0, 0, 10)) == 1
             assert [name for name in stage.disk.session().listdir("/b") if name.startswith("t-0.")]
 
@@ -179,7 +179,7 @@ def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
         async def says(dirs: str, text: str) -> None:
             with pytest.raises(BaseException) as caught:
                 await stage.life(nothing, dirs)
-            assert text in refused(caught.value, StartRefused)
+            assert text in refused(caught.value, StartupRejected)
 
         await stage.life(nothing, "/a,/b")
         await stage.life(nothing, "/other")
@@ -190,7 +190,7 @@ def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
         raw = bytes(stage.disk.files["/b/meta.properties"].data)
         disk.open("/copy/meta.properties", create=True).pwrite(raw, 0)
         await says("/a,/b,/copy", "/copy is a copy of /b")
-        with pytest.raises(BadConfig, match="named twice"):
+        with pytest.raises(ConfigException, match="named twice"):
             stage.node(stage.world.process(), "/a,/a/")
 
     play(work)
@@ -202,7 +202,7 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
             await stage.create()
             assert await stage.produce(0) == 0
             assert not any("__cluster_metadata" in x for x in stage.disk.files if x.startswith(("/a", "/b")))
-            assert [d.path for d in node.storage.directories] == ["/a", "/b"]
+            assert [d.path for d in node.log_dirs.directories] == ["/a", "/b"]
 
         async def second(_: Node) -> None:
             assert len(await read(stage.client, 0, 0, 10)) == 1
@@ -229,7 +229,7 @@ def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it
 def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_partitions_have_no_leader() -> None:
     async def work(stage: Stage) -> None:
         async def without(node: Node) -> None:
-            assert list(node.storage.failed) == ["/b"]
+            assert list(node.log_dirs.failed) == ["/b"]
             await trio.sleep(1)
             assert await stage.leaders() == [1, -1, 1, -1]
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]

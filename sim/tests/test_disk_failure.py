@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StorageFailed
+from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -56,7 +56,7 @@ def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: st
             try:
                 await node.run()
             except BaseException as error:  # noqa: BLE001,RUF100 - looked into below
-                outcome["failed"] = contains(error, StorageFailed)
+                outcome["failed"] = contains(error, AllLogDirsFailed)
             process.kill()
 
     world.run(main)

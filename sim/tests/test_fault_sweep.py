@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StorageFailed
+from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire import records as r
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -121,9 +121,9 @@ async def one(world: World, call: int, kind: str) -> Outcome:
             for number in (ROUNDS, ROUNDS + 1):
                 for partition in range(PARTITIONS):
                     await script.produce(partition, number)
-            if hit and not running.storage.failed and any(script.codes.values()):
+            if hit and not running.log_dirs.failed and any(script.codes.values()):
                 problems.append(f"nothing is out of service, but {script.codes}")
-            if running.storage.failed and list(script.codes.values()).count(0) < PARTITIONS // 2:
+            if running.log_dirs.failed and list(script.codes.values()).count(0) < PARTITIONS // 2:
                 problems.append(f"the other directory does not serve: {script.codes}")
         except Again as error:
             if not hit:
@@ -137,7 +137,7 @@ async def one(world: World, call: int, kind: str) -> Outcome:
             await running.run()
     except BaseException as error:  # noqa: BLE001,RUF100 - only one kind is allowed
         leaves = flat(error)
-        if not all(isinstance(x, StorageFailed) for x in leaves):
+        if not all(isinstance(x, AllLogDirsFailed) for x in leaves):
             problems.append(f"ended by {leaves!r}")
         stopped = True
     if stopped and not hit:

@@ -176,9 +176,9 @@ class Node:
         self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
         self.shared = Served()
         shares = SimpleNamespace(
-            get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
+            get=lambda group, place: self.shared, fetch_sessions=SimpleNamespace(_by_member=self.sessions)
         )
-        parts: Any = SimpleNamespace(_shares=shares)
+        parts: Any = SimpleNamespace(_share_partition_manager=shares)
         there = {"n1": parts, "n2": parts}
         self.locks = Locks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
 

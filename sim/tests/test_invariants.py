@@ -45,7 +45,7 @@ class FakeNode:
         self.raft = SimpleNamespace(log_summary=LogSummary(), high_watermark=-1)
         told = {"epoch": epoch, "leader_id": leader, "image": image or image_of(), "listeners": []}
         self.controller = SimpleNamespace(**told, _raft=SimpleNamespace(machine=self.raft))
-        self.replicas = FakeReplicas()
+        self.replica_manager = FakeReplicas()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
 
     def hosts(
@@ -63,7 +63,7 @@ class FakeNode:
         replica = SimpleNamespace(
             topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log, state=state
         )
-        self.replicas.hosted[AT] = replica
+        self.replica_manager.hosted[AT] = replica
         return self
 
     def votes(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNode:
@@ -72,7 +72,7 @@ class FakeNode:
         return self
 
     def commits(self, high: int) -> None:
-        vars(self.replicas.hosted[AT].log).update(high_watermark=high)
+        vars(self.replica_manager.hosted[AT].log).update(high_watermark=high)
 
     def says(self, image: MetadataImage) -> None:
         for listener in self.controller.listeners:
@@ -174,11 +174,11 @@ def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life(
     world = World(1)
     invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
     invariants.look()
-    vars(node.replicas.hosted[AT].log).update(high_watermark=7)
-    node.replicas.hosted[AT].leader_epoch = 4
+    vars(node.replica_manager.hosted[AT].log).update(high_watermark=7)
+    node.replica_manager.hosted[AT].leader_epoch = 4
     invariants.look()
     assert world.ledger.violations == []
-    vars(node.replicas.hosted[AT].log).update(high_watermark=6)
+    vars(node.replica_manager.hosted[AT].log).update(high_watermark=6)
     invariants.look()
     assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
     assert broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life

@@ -24,8 +24,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.handlers import list_groups, list_transactions
 from ottla.broker.node import Node
 from ottla.broker.server import dispatch, observer
-from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.controller_routes import CONTROLLER_APIS
+from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.controller import features
 from ottla.controller.decision import collect_distinct_steps, run_to_end
 from ottla.controller.raft import description
@@ -45,7 +45,7 @@ ELEMENTS = 4_000
 LIMIT = 14_000
 """Calls and returns between two yields: a walk over all elements that does not yield has more."""
 SLICE = 3_000
-"""The same after which a `Turn` yields: it stands for 10 ms."""
+"""The same after which a `TimeSlice` yields: it stands for 10 ms."""
 TIMES = 3
 """Where there are more than `LIMIT`: with so many times the elements there must not be ..."""
 MOST_GROWTH = 1.5
@@ -62,7 +62,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
 }
-LISTENERS = {"broker": (ROUTES, PORT), "controller": (CONTROLLER_ROUTES, CONTROLLER_PORT)}
+LISTENERS = {"broker": (BROKER_APIS, PORT), "controller": (CONTROLLER_APIS, CONTROLLER_PORT)}
 PARTS = 6
 """The APIs of a listener share so many nodes."""
 NEW_BROKER = 7
@@ -79,7 +79,7 @@ class Case(NamedTuple):
 
 
 class StepCounter(trio.abc.Instrument):
-    """Counts calls and returns in each step of each task; is the clock of every `Turn`."""
+    """Counts calls and returns in each step of each task; is the clock of every `TimeSlice`."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -171,8 +171,8 @@ async def prepare(client: Client) -> None:
 
 def known_values(node: Node, key: ApiKey) -> dict[str, Any]:
     """Values with which a request gets beyond the first checks."""
-    assert node.parts is not None
-    image = node.parts.controller.image
+    assert node.components is not None
+    image = node.components.controller.image
     registers = key is ApiKey.BROKER_REGISTRATION
     return {
         "cluster_id": CLUSTER_ID,
@@ -187,16 +187,18 @@ class Stage:
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counter = counter = StepCounter()
-        init = turn.Turn.__init__
+        init = turn.TimeSlice.__init__
         clock = lambda self, env, limit_ms=turn.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
-        monkeypatch.setattr(turn.Turn, "__init__", clock)
+        monkeypatch.setattr(turn.TimeSlice, "__init__", clock)
         for name in ("LARGE_BYTES", "LARGE_PRODUCE_BYTES"):
             monkeypatch.setattr(dispatch, name, 2048)
         monkeypatch.setattr("sim.network.Network.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = World(1)
-        monkeypatch.setattr(observer, "observers_of", [])  # checks of responses decode whole requests in one step
+        monkeypatch.setattr(
+            observer, "request_observer_factories", []
+        )  # checks of responses decode whole requests in one step
         host = self.world.host(HOST)
-        format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
+        format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transaction_coordinator=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)
         self.node = Node(self._process.env, NodeConfig(SETTINGS, "/data", 1, HOST, PORT))
         self._client, self._admin = Client(self.world, port), Client(self.world, PORT)
@@ -294,6 +296,6 @@ PLANTED = {
 def test_walk_that_does_not_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key, module, attribute, planted = PLANTED[name]
     monkeypatch.setattr(module, attribute, planted)
-    cases = [Case(arrays(ROUTES, key)[0], "distinct")]
+    cases = [Case(arrays(BROKER_APIS, key)[0], "distinct")]
     (fault,) = Stage(PORT, monkeypatch).faults(cases)
     assert fault.startswith(f"{key.name} ")

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.node import Node, StorageFailed
+from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire import records as r
 from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import describe_log_dirs as dl
@@ -92,7 +92,7 @@ class Sweep:
                 nursery.start_soon(self._use, world, writer, process, nursery.cancel_scope)
                 await node(process).run()
         except BaseException as error:  # noqa: BLE001,RUF100 - only these are allowed
-            if not all(isinstance(x, Killed | StorageFailed) for x in flat(error)):
+            if not all(isinstance(x, Killed | AllLogDirsFailed) for x in flat(error)):
                 self.problems.append(f"ended by {flat(error)!r}")
         process.kill()
         writer.client.drop()

@@ -36,7 +36,7 @@ def checks(*, compact: bool = False) -> ResponseChecks:
     services: Any = SimpleNamespace(
         fetch_max_bytes=LIMIT,
         metadata=SimpleNamespace(image=SimpleNamespace(topic_names={})),
-        replicas=SimpleNamespace(get=lambda topic, partition: SimpleNamespace(log=log)),
+        replica_manager=SimpleNamespace(get=lambda topic, partition: SimpleNamespace(log=log)),
     )
     return ResponseChecks(services)
 
@@ -193,4 +193,4 @@ def test_check_of_a_share_fetch_response_compares_batches_and_acquired_records(
 def test_install_is_done_once_for_all_nodes_of_the_process() -> None:
     install()
     install()
-    assert observer.observers_of.count(ResponseChecks) == 1
+    assert observer.request_observer_factories.count(ResponseChecks) == 1

@@ -10,31 +10,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.refusals import refusing
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.refusals import build_error_response_steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: Message) -> Answer:
+def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask the controller in this process."""
     return submitted(context, request, request)
 
 
-async def submitted(context: Context, request: Message, event: Any) -> Message:
+async def submitted(context: RequestContext, request: Message, event: Any) -> Message:
     """Hand in what stands for a request."""
-    controller, changes = context.services.controller, context.changes()
+    controller, changes = context.services.controller, context.mutation_quota()
     try:
         if changes is None:
             answer: Message = await controller.submit(event, context.version)
         else:
-            answer = await controller.submit(event, context.version, changes.spend)
-            changes.tell(answer)
+            answer = await controller.submit(event, context.version, changes.record)
+            changes.set_throttle_time(answer)
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:
             text = who_is(controller.leader_id)
-        return await context.turn.through(refusing(request, context.version, error.code, text))
+        return await context.time_slice.run(build_error_response_steps(request, context.version, error.code, text))
     return answer
 
 

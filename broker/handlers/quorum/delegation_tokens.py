@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from ottla.broker.handlers.delegation_tokens import refusing
 from ottla.broker.handlers.quorum import decided
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.delegation_tokens import TokenRequestContext
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: Message) -> Answer:
+def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask the controller in this process, as who sent it."""
     asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
     return refusing(context, request) or decided.submitted(context, request, asked)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ottla.broker.handlers.delete_topics import forbidden
 from ottla.broker.handlers.quorum import decided
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
-def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """Ask the controller in this process, unless its ``delete.topic.enable`` forbids it."""
     return forbidden(context, request) or decided.handle(context, request)

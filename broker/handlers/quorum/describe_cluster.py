@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.broker.handlers.describe_cluster import BROKERS, CONTROLLERS
 from ottla.broker.handlers.metadata import cluster_operations
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -24,7 +24,7 @@ from ottla.wire.messages.describe_cluster import (
 _WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
 
 
-def handle(context: Context, request: DescribeClusterRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Answer from the metadata image."""
     if request.endpoint_type != CONTROLLERS:
         known = request.endpoint_type == BROKERS

@@ -16,8 +16,15 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.refusals import telling
-from ottla.broker.server.dispatch import Answer, Context, Route, guarding, handler_of, is_large
+from ottla.broker.refusals import contains_error_steps
+from ottla.broker.server.dispatch import (
+    ApiSpec,
+    HandlerResult,
+    RequestContext,
+    is_large,
+    load_handler,
+    with_authorization,
+)
 from ottla.broker.server.peer import Peer
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
@@ -59,19 +66,19 @@ _PRINCIPAL_VERSION = bytes(2)
 _SIZE_BYTES = 4
 
 
-def handle(context: Context, request: EnvelopeRequest) -> Answer:
+def handle(context: RequestContext, request: EnvelopeRequest) -> HandlerResult:
     """Open it, answer what is inside, and seal the answer."""
     return _opened(context, request)
 
 
-async def _opened(context: Context, envelope: EnvelopeRequest) -> EnvelopeResponse:
+async def _opened(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     try:
         return await _answered(context, envelope)
     except ProtocolError as error:
         return EnvelopeResponse(error_code=error.code)
 
 
-async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResponse:
+async def _answered(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     """Raises ProtocolError: what is wrong with the envelope."""
     peer = _peer(context, envelope)
     request, route = _inside(context, envelope.request_data)
@@ -83,23 +90,23 @@ async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResp
         peer=peer,
         frame=request.frame,
     )
-    handler = handler_of(route.module)
-    if context.is_guarded:
-        handler = guarding(handler, request.key, at_controller=True)
+    handler = load_handler(route.handler_module)
+    if context.has_authorizer:
+        handler = with_authorization(handler, request.key, at_controller=True)
     answer: Any = handler(inner, await _body(context, request))
     if isinstance(answer, Awaitable):
         answer = await answer
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if request.key is ApiKey.DESCRIBE_QUORUM else ErrorCode.NOT_CONTROLLER
-    if await context.turn.through(telling(answer, moved)):
+    if await context.time_slice.run(contains_error_steps(answer, moved)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
-    chunks = await context.turn.through(
+    chunks = await context.time_slice.run(
         encode_response_job(request.key, request.version, request.correlation_id, answer)
     )
     return EnvelopeResponse(b"".join(chunks)[_SIZE_BYTES:])
 
 
-def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
+def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
     """Who the client is, and where it sits."""
     raw = envelope.request_principal or b""
     try:
@@ -117,7 +124,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
     return peer
 
 
-def _inside(context: Context, data: bytes) -> tuple[RequestFrame, Route]:
+def _inside(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec]:
     """The request inside, and how it is answered here."""
     try:
         request = parse_request(memoryview(data))
@@ -126,12 +133,12 @@ def _inside(context: Context, data: bytes) -> tuple[RequestFrame, Route]:
     if request.key not in FORWARDABLE:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwarded")
     route = context.apis.get(request.key)
-    if route is None or not route.low <= request.version <= route.high:
+    if route is None or not route.min_version <= request.version <= route.max_version:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"{request.key.name} v{request.version} is not served here")
     return request, route
 
 
-async def _body(context: Context, request: RequestFrame) -> Any:
+async def _body(context: RequestContext, request: RequestFrame) -> Any:
     """The request's body, within a budget and in slices where it is large."""
     cls, size_bytes = request_class(request.key), len(request.frame)
     try:
@@ -140,6 +147,6 @@ async def _body(context: Context, request: RequestFrame) -> Any:
         steps = compiler.decode_job(
             cls, request.version, request.frame, request.body_position, DecodeBudget(size_bytes)
         )
-        return (await context.turn.through(steps))[0]
+        return (await context.time_slice.run(steps))[0]
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

@@ -10,13 +10,13 @@ From KIP-631; directories that failed: KIP-858.
 from __future__ import annotations
 
 from ottla.broker.handlers.quorum import decided
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
-def handle(context: Context, request: BrokerHeartbeatRequest) -> Answer:
+def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerResult:
     """Note the contact, and ask the controller in this process."""
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
     services.controller.record_heartbeat(broker_id, epoch)
-    services.watch().heard(context.peer, broker_id, epoch)
+    services.liveness_probe().heard(context.peer, broker_id, epoch)
     return decided.handle(context, request)

@@ -9,19 +9,21 @@ Source: ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.refusals import refusing
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.refusals import build_error_response_steps
+from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ProtocolError
 from ottla.wire.schema import Message
 
 
-def handle(context: Context, request: Message) -> Answer:
+def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask this node's raft."""
     return _asked(context, request)
 
 
-async def _asked(context: Context, request: Message) -> Message:
+async def _asked(context: RequestContext, request: Message) -> Message:
     try:
         return await context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     except ProtocolError as error:
-        return await context.turn.through(refusing(request, context.version, error.code, error.message))
+        return await context.time_slice.run(
+            build_error_response_steps(request, context.version, error.code, error.message)
+        )

@@ -42,7 +42,7 @@ def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> 
         "controller.quorum.bootstrap.servers": "10.0.0.1:19091",
         "controller.quorum.auto.join.enable": "true",
     }
-    assert not NodeConfig(joined, node_id=2).alone
+    assert not NodeConfig(joined, node_id=2).is_standalone
     three = read_quorum(cluster(1, 2, 3), quorum({3: NOW, 1: NOW, 2: NOW}, "::1"), "::1")
     joined = join_settings({}, 4, three, 3)
     assert "controller.quorum.auto.join.enable" not in joined

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import ConfigException
 from ottla.cli.common import Failed, access
 from ottla.cli.doctor import run as run_doctor
 from ottla.cli.settings import read_settings
@@ -36,7 +36,7 @@ def test_read_settings_of_server_properties_reads_escapes(tmp_path: Path) -> Non
 def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p"
     path.write_text("a=1\nb=\\u00\n")
-    with pytest.raises(BadConfig, match=r"/p: Malformed .* line 2"):
+    with pytest.raises(ConfigException, match=r"/p: Malformed .* line 2"):
         read_settings(_options(path))
     with pytest.raises(Failed, match=r"/p: Malformed .* line 2"):
         access(str(path))
