@@ -16,12 +16,12 @@ import trio
 
 from ottla.broker import serving
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
-from ottla.broker.metadata.lifecycle import RegistrationRefused
+from ottla.broker.metadata.identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
+from ottla.broker.metadata.lifecycle import RegistrationRejected
 from ottla.broker.parts import BrokerComponents
-from ottla.broker.replica.closing import close
-from ottla.broker.replica.losses import Losses
-from ottla.broker.replica.storage import Storage, WrongDirectory
+from ottla.broker.replica.closing import close_log_dirs
+from ottla.broker.replica.losses import LogDirFailureHandler
+from ottla.broker.replica.storage import LogDirMismatch, LogDirs
 from ottla.broker.server.listening import BindError, BoundListeners
 from ottla.broker.upkeep.supervise import raise_unwrapped
 from ottla.controller.delta import MetadataDelta
@@ -47,10 +47,10 @@ class Node:
         self.env = env
         self.config = config
         self.port = config.port
-        self.log_dirs = Storage(env.disk, config.data_dirs, config.metadata_dir)
+        self.log_dirs = LogDirs(env.disk, config.data_dirs, config.metadata_dir)
         self._on_partitions_added = on_grown
         self._cancel_scope = trio.CancelScope()
-        self._log_dir_failures = Losses(self.log_dirs, self._cancel_scope.cancel)
+        self._log_dir_failures = LogDirFailureHandler(self.log_dirs, self._cancel_scope.cancel)
         self._listeners = BoundListeners(env, config)
         self.components: BrokerComponents | None = None
         """While it lives: what it consists of, for whoever looks at it from beside."""
@@ -72,7 +72,7 @@ class Node:
             self.log_dirs.lock()
             with self._cancel_scope:
                 await self._run_components(ready, trio.Event() if stop is None else stop)
-        except (BindError, NotFormatted, WrongDirectory) as error:
+        except (BindError, LogDirsNotFormatted, LogDirMismatch) as error:
             raise StartupRejected(str(error)) from None
         except BaseException as error:
             if losses.failure is None:
@@ -87,14 +87,14 @@ class Node:
         """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""
         config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
-        kept = () if identity is None else remembered(storage, config)
+        kept = () if identity is None else read_previous_voters(storage, config)
         await self._listeners.bind_controllers(kept)
         if not self._listeners.clients:
             self.port = self._listeners.controller_ports[0]
         quorum = config.quorum_config(*self._listeners.controller_ports, kept=kept)
         if identity is None:
-            identity = make_identity(storage, config, quorum, env.now_ms(), env.uuid)
-        storage.begin(identity, env.now_ms(), env.uuid)
+            identity = format_log_dirs(storage, config, quorum, env.now_ms(), env.uuid)
+        storage.initialize(identity, env.now_ms(), env.uuid)
         return identity, quorum
 
     async def _run_components(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
@@ -106,7 +106,7 @@ class Node:
                 self.env, self.config, self.log_dirs, self._log_dir_failures, identity, quorum, ground
             )
             self.components = made
-            made.log_creator.on_grown = self._on_partitions_added
+            made.log_creator.on_log_count_grown = self._on_partitions_added
             made.lifecycle.ports.update(self._listeners.ports)
             serving.start_controller_endpoints(self.env, made, self._listeners, ground)
             if self._listeners.clients:
@@ -140,13 +140,13 @@ class Node:
                 self._on_partitions_added()
                 await stop.wait()
                 if not made.lifecycle.is_only_broker():
-                    await made.lifecycle.resign()  # others catch up from here meanwhile
+                    await made.lifecycle.controlled_shutdown()  # others catch up from here meanwhile
                     leaving = False
                 nursery.cancel_scope.cancel()
         for listener in clients.values():
             listener.close()  # clients are refused at once, and ask another node
         if leaving:
-            await made.lifecycle.resign()
+            await made.lifecycle.controlled_shutdown()
         await made.controller.resign()
 
     async def _run_unless_stopped(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
@@ -172,14 +172,14 @@ class Node:
         try:
             made.controller.close()
             if marked:
-                await close(self.env, self.log_dirs, made.lifecycle.broker_epoch)
+                await close_log_dirs(self.env, self.log_dirs, made.lifecycle.broker_epoch)
         except OSError as error:
-            self._log_dir_failures.fail(error)
+            self._log_dir_failures.handle_failure(error)
 
 
 def _raise_startup_error(error: BaseException) -> None:
     """Raise what ended the node, alone and in words for the user."""
     try:
         raise_unwrapped(error)
-    except RegistrationRefused as refused:
+    except RegistrationRejected as refused:
         raise StartupRejected(str(refused)) from None

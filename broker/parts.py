@@ -15,20 +15,20 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import SHARE_TOPIC, TRANSACTIONS_TOPIC, Admin
-from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.admin import SHARE_TOPIC, TRANSACTIONS_TOPIC, ControllerForwarder
+from ottla.broker.metadata.applier import BrokerMetadataPublisher
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.channel import REGISTRATION_S, ControllerChannel
-from ottla.broker.metadata.directories import Directories
-from ottla.broker.metadata.lifecycle import Lifecycle
-from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.replica.fetchers import Fetchers
-from ottla.broker.replica.isr_changes import IsrChanges
-from ottla.broker.replica.losses import Losses
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.metadata.channel import REGISTRATION_TIMEOUT_S, ControllerChannel
+from ottla.broker.metadata.directories import DirectoryAssignments
+from ottla.broker.metadata.lifecycle import BrokerLifecycleManager
+from ottla.broker.metadata.producer_ids import ProducerIdManager
+from ottla.broker.replica.fetchers import ReplicaFetcherManager
+from ottla.broker.replica.isr_changes import AlterPartitionSender
+from ottla.broker.replica.losses import LogDirFailureHandler
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.server.observer import RequestMetrics
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import FetchSessionCache
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.auth.quotas import QuotaManagers
     from ottla.broker.metadata.controller_registration import ControllerRegistration
-    from ottla.broker.metadata.watch import BrokerWatch
-    from ottla.broker.replica.moves import Moves
+    from ottla.broker.metadata.watch import BrokerLivenessProbe
+    from ottla.broker.replica.moves import AlterLogDirs
     from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
     from ottla.broker.telemetry.pushed import ClientMetricsStore
@@ -76,8 +76,8 @@ class BrokerComponents:
         self,
         env: Env,
         config: NodeConfig,
-        storage: Storage,
-        losses: Losses,
+        storage: LogDirs,
+        losses: LogDirFailureHandler,
         identity: MetaProperties,
         quorum: QuorumConfig,
         nursery: trio.Nursery,
@@ -85,7 +85,7 @@ class BrokerComponents:
         self._env, self._config, self._nursery = env, config, nursery
         quorum = quorum._replace(access=self._controller_access)
         self.log_dirs = storage
-        fail = losses.fail
+        fail = losses.handle_failure
         defaults = ControllerDefaults(
             config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
         )
@@ -96,37 +96,41 @@ class BrokerComponents:
         retain_ms = config.number("log.retention.check.interval.ms")
         expire_ms = config.number("producer.id.expiration.ms")
         self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
-        self.replica_manager = Replicas(
+        self.replica_manager = ReplicaManager(
             env, config, storage, self.purgatory.check_and_complete, self.log_maintenance.request_flush, fail
         )
         self.request_metrics = RequestMetrics()
         self.acceptors: list[Acceptor] = []
         """Those of all listeners, once they serve."""
-        self.log_creator = Making(env, config, storage, self.replica_manager, fail)
-        self.publisher = Applier(env, config, self.cache, self.replica_manager, self.log_creator)
+        self.log_creator = LogCreator(env, config, storage, self.replica_manager, fail)
+        self.publisher = BrokerMetadataPublisher(env, config, self.cache, self.replica_manager, self.log_creator)
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
         forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
-        self.controller_forwarder = Admin(forwarding, config, self._start_once, self.publisher.settled)
+        self.controller_forwarder = ControllerForwarder(
+            forwarding, config, self._start_once, self.publisher.wait_applied_and_created
+        )
         newest = lambda: self.controller.image  # noqa: E731 - one line says it
-        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.publisher, storage, newest)
+        self.lifecycle = BrokerLifecycleManager(env, config, heartbeats, self.cache, self.publisher, storage, newest)
         epoch = lambda: self.lifecycle.broker_epoch  # noqa: E731
         lag_max_ms = config.number("replica.lag.time.max.ms")
-        self.fetchers = Fetchers(env, config, self.replica_manager, epoch, fail, config.inter_broker_listener)
-        self.alter_partition_sender = IsrChanges(
+        self.fetchers = ReplicaFetcherManager(
+            env, config, self.replica_manager, epoch, fail, config.inter_broker_listener
+        )
+        self.alter_partition_sender = AlterPartitionSender(
             env, config.node_id, way(FOREVER_S), self.replica_manager, epoch, lag_max_ms
         )
         self._create_channel, self._quorum = way, quorum
-        self._liveness_probe: BrokerWatch | None = None
+        self._liveness_probe: BrokerLivenessProbe | None = None
         self._verifier: Verifier | None = None
         self._transactions: TransactionCoordinator | None = None
         self._share_partition_manager: Shares | None = None
-        self._alter_log_dirs: Moves | None = None
+        self._alter_log_dirs: AlterLogDirs | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._other_broker_registered = trio.Event()
-        self.directory_assignments = Directories(env, config.node_id, way(), self.cache, storage)
+        self.directory_assignments = DirectoryAssignments(env, config.node_id, way(), self.cache, storage)
         self.deleted_log_remover = DeletedLogRemover(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partition_count)
-        self.producer_ids = ProducerIds(forwarding, config.node_id, self._start_once)
+        self.producer_ids = ProducerIdManager(forwarding, config.node_id, self._start_once)
         self.cleaner = LogCleaner(env, storage, lambda name: config.effective_value(self.cache.image, name) or "", fail)
         self.scrubber = Scrubber(env, storage, lambda: int(config.effective_value(self.cache.image, SCRUB_RATE) or 0))
         self._connect_components(losses)
@@ -150,24 +154,26 @@ class BrokerComponents:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
         """
         await self.replica_manager.load(image)
-        if self.replica_manager.copies_left:
-            from ottla.broker.replica.unfinished import take_up  # a move is seldom under way when a process ends
+        if self.replica_manager.has_leftover_future_logs:
+            from ottla.broker.replica.unfinished import (
+                recover_future_logs,
+            )  # a move is seldom under way when a process ends
 
-            await take_up(self._env, self._config, self.replica_manager, self.log_dirs, image)
+            await recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
 
     def controller_registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
         from ottla.broker.metadata.controller_registration import ControllerRegistration
 
-        node_id, way, controller = self._config.node_id, self._create_channel(REGISTRATION_S), self.controller
+        node_id, way, controller = self._config.node_id, self._create_channel(REGISTRATION_TIMEOUT_S), self.controller
         return ControllerRegistration(self._env, node_id, controller.incarnation_id, self._quorum.endpoints, way)
 
-    def liveness_probe(self) -> BrokerWatch:
+    def liveness_probe(self) -> BrokerLivenessProbe:
         """What looks after brokers elsewhere, made when it is first needed."""
         if self._liveness_probe is None:
-            from ottla.broker.metadata.watch import BrokerWatch
+            from ottla.broker.metadata.watch import BrokerLivenessProbe
 
-            self._liveness_probe = BrokerWatch(self._env, self._config.node_id, self.controller)
+            self._liveness_probe = BrokerLivenessProbe(self._env, self._config.node_id, self.controller)
             self.controller.listeners.append(self._liveness_probe.publish)
         return self._liveness_probe
 
@@ -191,12 +197,12 @@ class BrokerComponents:
             services, replicas = self.services, self.replica_manager
             made = self._transactions = make_coordinator(services, self.timers, self._config.inter_broker_listener)
             self.log_maintenance.on_flushed.append(made.advance)
-            replicas.on_committed.append(made.advance)
+            replicas.on_high_watermark_moved.append(made.advance)
             replicas.on_resigned.append(made.resign)
             self._nursery.start_soon(made.run)
         return self._transactions
 
-    def _on_transaction_leader(self, replica: Replica) -> None:
+    def _on_transaction_leader(self, replica: HostedPartition) -> None:
         if replica.topic == TRANSACTIONS_TOPIC:
             self.transaction_coordinator().lead(replica)
 
@@ -209,30 +215,32 @@ class BrokerComponents:
             made = self._share_partition_manager = make_shares(self.services, self.timers, listener, start)
             coordinator = made.coordinator
             self.log_maintenance.on_flushed.append(coordinator.advance)
-            self.replica_manager.on_committed.append(coordinator.advance)
+            self.replica_manager.on_high_watermark_moved.append(coordinator.advance)
             self.replica_manager.on_resigned.append(coordinator.resign)
-            self.publisher.followers.append(coordinator.publish)
+            self.publisher.listeners.append(coordinator.publish)
             start(made.run)
         return self._share_partition_manager
 
-    def alter_log_dirs(self) -> Moves:
+    def alter_log_dirs(self) -> AlterLogDirs:
         """What moves replicas between directories, made when there is something to move."""
         if self._alter_log_dirs is None:
-            from ottla.broker.replica.mover import Mover
-            from ottla.broker.replica.moves import Moves
+            from ottla.broker.replica.mover import FutureReplicaCopier
+            from ottla.broker.replica.moves import AlterLogDirs
 
             env, storage, replicas, fail = self._env, self.log_dirs, self.replica_manager, self.services.fail
-            mover = Mover(env, self._config, storage, replicas, fail)
-            self._alter_log_dirs = Moves(env, storage, replicas, mover, self.log_creator.prefer, fail)
-            self.publisher.followers.append(mover.publish)
-            replicas.on_future = mover.go_on
+            mover = FutureReplicaCopier(env, self._config, storage, replicas, fail)
+            self._alter_log_dirs = AlterLogDirs(
+                env, storage, replicas, mover, self.log_creator.set_preferred_directory, fail
+            )
+            self.publisher.listeners.append(mover.publish)
+            replicas.on_future_log_resumed = mover.start_copy
             self._nursery.start_soon(supervise, env, "moves between directories", mover.run)
         return self._alter_log_dirs
 
-    def _resume_moves(self, replica: Replica) -> None:
+    def _resume_moves(self, replica: HostedPartition) -> None:
         """The first copy of an earlier process was found."""
         self.alter_log_dirs()
-        self.replica_manager.on_future(replica)
+        self.replica_manager.on_future_log_resumed(replica)
 
     def client_metrics(self) -> ClientMetricsManager:
         """What takes clients' own metrics, made when the first of them asks."""
@@ -251,7 +259,7 @@ class BrokerComponents:
         """What clients have pushed, if any did."""
         return None if self._client_metrics is None else self._client_metrics.store
 
-    def _on_share_leader(self, replica: Replica) -> None:
+    def _on_share_leader(self, replica: HostedPartition) -> None:
         if replica.topic == SHARE_TOPIC:
             self.share_partition_manager().coordinator.lead(replica)
 
@@ -269,32 +277,32 @@ class BrokerComponents:
         topic = self.replica_manager.image.topics.get(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
-    def _connect_components(self, losses: Losses) -> None:
+    def _connect_components(self, losses: LogDirFailureHandler) -> None:
         """Who hears of what."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
-        losses.on_lost += [replicas.lose, lambda _: directories.changed()]
+        losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
         self.log_maintenance.on_flushed.append(groups.advance)
-        replicas.on_committed.append(groups.advance)
+        replicas.on_high_watermark_moved.append(groups.advance)
         replicas.on_leader += [self._stop_following, groups.lead, self._on_transaction_leader, self._on_share_leader]
         replicas.on_resigned += [self._stop_following, groups.resign]
-        replicas.on_following.append(self.fetchers.follow)
-        replicas.on_isr_change.append(self.alter_partition_sender.ask)
-        replicas.on_doomed.append(self.deleted_log_remover.schedule)
-        replicas.on_place = directories.place
-        replicas.on_future = self._resume_moves
-        self.publisher.followers += [groups.publish, self.lifecycle.publish]
+        replicas.on_follower.append(self.fetchers.add_partition)
+        replicas.on_isr_change.append(self.alter_partition_sender.submit)
+        replicas.on_delete_scheduled.append(self.deleted_log_remover.schedule)
+        replicas.on_directory_changed = directories.assign
+        replicas.on_future_log_resumed = self._resume_moves
+        self.publisher.listeners += [groups.publish, self.lifecycle.publish]
         self.controller.listeners.append(self._on_metadata_change)
-        self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
+        self.lifecycle.on_registered += [self.producer_ids.set_broker_epoch, lambda _: directories.wake()]
 
-    def _stop_following(self, replica: Replica) -> None:
+    def _stop_following(self, replica: HostedPartition) -> None:
         """A partition is led from here, or gone: it follows nobody."""
-        self.fetchers.forget((replica.topic, replica.partition))
+        self.fetchers.remove_partition((replica.topic, replica.partition))
 
     def _start_once(self, work: BackgroundTask) -> None:
         """Something nobody waits for."""
         self._nursery.start_soon(run_logging_failure, "making a topic", work)
 
-    def _services(self, fail: Fail) -> BrokerServices:
+    def _services(self, fail: DiskErrorHandler) -> BrokerServices:
         env, config = self._env, self._config
         return BrokerServices(
             env,
@@ -366,7 +374,7 @@ class BrokerComponents:
         yield "heartbeats", self.lifecycle.run
         yield "following", self.fetchers.run
         yield "changes of the ISR", self.alter_partition_sender.run
-        yield "the look for who is behind", self.alter_partition_sender.shrink_now_and_then
+        yield "the look for who is behind", self.alter_partition_sender.run_isr_expiration
         yield "telling of directories", self.directory_assignments.run
         yield "the look round the files", self.log_maintenance.run
         yield "retention", self.log_maintenance.run_retention

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import Admin
+from ottla.broker.metadata.admin import ControllerForwarder
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.metadata.producer_ids import ProducerIdManager
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import FetchSessionCache
 from ottla.broker.unpacking import DecompressionLimiter
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ottla.broker.auth.audit import AuditLog
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.auth.quotas import QuotaManagers
-    from ottla.broker.metadata.watch import BrokerWatch
-    from ottla.broker.replica.moves import Moves
+    from ottla.broker.metadata.watch import BrokerLivenessProbe
+    from ottla.broker.replica.moves import AlterLogDirs
     from ottla.broker.share.shares import Shares
     from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
@@ -49,21 +49,21 @@ class BrokerServices:
     env: Env
     config: NodeConfig
     metadata: MetadataCache
-    controller_forwarder: Admin
+    controller_forwarder: ControllerForwarder
     controller: QuorumController
     """The controller in this process, for what is asked about the quorum itself."""
-    replica_manager: Replicas
-    log_creator: Making
+    replica_manager: ReplicaManager
+    log_creator: LogCreator
     """Partitions that are still to be made; empty most of the time."""
-    log_dirs: Storage
+    log_dirs: LogDirs
     purgatory: Purgatory
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdManager
     fetch_max_bytes: int
     """``fetch.max.bytes``, read once: every fetch asks for it."""
-    fail: Fail
-    liveness_probe: Callable[[], BrokerWatch]
+    fail: DiskErrorHandler
+    liveness_probe: Callable[[], BrokerLivenessProbe]
     """Who hears of the connections heartbeats come over; made when there is another broker."""
     transaction_verifier: Callable[[], Verifier]
     """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
@@ -71,7 +71,7 @@ class BrokerServices:
     """Makes the coordinator of transactions, the first time anybody wants it."""
     shares_provider: Callable[[], Shares]
     """Makes what serves share groups, the first time anybody wants it."""
-    moves_provider: Callable[[], Moves]
+    moves_provider: Callable[[], AlterLogDirs]
     """Makes what moves replicas between directories, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
@@ -100,6 +100,6 @@ class BrokerServices:
         return self.shares_provider()
 
     @property
-    def alter_log_dirs(self) -> Moves:
+    def alter_log_dirs(self) -> AlterLogDirs:
         """What moves replicas between directories."""
         return self.moves_provider()

@@ -15,7 +15,7 @@ from ottla.broker.addresses import DEFAULT_LISTENER
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.parts import BrokerComponents
-from ottla.broker.replica.making import WORKERS
+from ottla.broker.replica.making import LOG_CREATION_WORKERS
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import BoundListeners
@@ -50,7 +50,7 @@ def start_controller_endpoints(
 
     # A controller tells what is committed, whether or not there is a broker here that has applied it.
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
-    made.controller.listeners.append(committed.follow)
+    made.controller.listeners.append(committed.set_image)
     services = replace(made.services, metadata=committed)
     acceptors = {}
     for name in listening.controllers:
@@ -157,7 +157,7 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
     """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
     nursery.start_soon(made.timers.run)
     nursery.start_soon(made.groups.run)
-    for _ in range(WORKERS):
+    for _ in range(LOG_CREATION_WORKERS):
         nursery.start_soon(made.log_creator.run)
     for name, work in made.background_tasks():
         nursery.start_soon(supervise, env, name, work, name=name)
@@ -167,7 +167,7 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
     _link_acceptors(made, acceptors)
     _start_metrics_endpoint(env, made, listening, nursery)
-    _reload_certificates(made.services.config, listening.clients, made.publisher.followers, made.cache.image)
+    _reload_certificates(made.services.config, listening.clients, made.publisher.listeners, made.cache.image)
     _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

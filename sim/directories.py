@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.replica.mover import RATE_KEY
+from ottla.broker.replica.mover import ALTER_LOG_DIRS_RATE_KEY
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_replica_log_dirs as al
@@ -71,7 +71,7 @@ class SimRelocator(SimClient):
 
     async def _hold_to(self, rate: str | None) -> None:
         """All nodes copy so many bytes a second at most; None: as many as they can."""
-        config = ac.AlterableConfig(RATE_KEY, _DELETE if rate is None else _SET, rate)
+        config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
         request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
         code = (await self.call(request, 1)).responses[0].error_code
         if code:

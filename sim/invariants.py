@@ -173,7 +173,7 @@ class Invariants:
                 if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
                     continue
                 replica = parts.replica_manager.get(name, number)
-                if (name, number) in parts.replica_manager.offline:
+                if (name, number) in parts.replica_manager.offline_partitions:
                     continue
                 end = 0 if replica is None or replica.topic_id != leading.topic_id else replica.log.log_end_offset
                 if end < leading.log.high_watermark:

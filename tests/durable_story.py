@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.replica.partition import Committed, Isr, IsrAnswer, Leading, PendingExpand, PendingShrink
+from ottla.broker.replica.partition import (
+    AlterPartitionResult,
+    CommittedIsr,
+    IsrState,
+    LeaderState,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+)
 from ottla.wire.errors import ErrorCode
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "how-a-record-becomes-durable.md"
@@ -19,11 +26,11 @@ LAG_MS = 30_000
 EPOCH, IMAGE = 4, 10
 
 
-def led(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> Leading:
+def led(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
     """Broker 1 leads, 2 and 3 follow and have all there is."""
-    leading = Leading.begin(1, EPOCH, IMAGE, (1, 2, 3), Committed(isr), log_end, 0)
+    leading = LeaderState.start_epoch(1, EPOCH, IMAGE, (1, 2, 3), CommittedIsr(isr), log_end, 0)
     for broker in (2, 3):
-        leading.fetched(broker, 70, log_end, 0, log_end, 0)
+        leading.update_follower(broker, 70, log_end, 0, log_end, 0)
     return leading
 
 
@@ -42,45 +49,45 @@ def trace() -> list[str]:
     told("a client's Produce: record 7 at broker 1")
     for broker, answer in ((2, "record 7"), (3, "record 7"), (2, "nothing yet"), (3, "high watermark 8")):
         offset = 7 if answer == "record 7" else 8
-        leading.fetched(broker, 70, offset, 0, log_end, 1)
+        leading.update_follower(broker, 70, offset, 0, log_end, 1)
         told(f"{broker} fetches from {offset}, is answered: {answer}")
     out.append("the client is answered")
     return out
 
 
-def _image(leading: Leading) -> None:
-    leading.follow_image(IMAGE + 1, (1, 2, 3), Committed((1, 2, 3)))
+def _image(leading: LeaderState) -> None:
+    leading.apply_partition_state(IMAGE + 1, (1, 2, 3), CommittedIsr((1, 2, 3)))
 
 
-def _expand(leading: Leading) -> None:
-    outside = next((b for b in (2, 3) if b not in leading.in_sync), 3)
-    leading.expand(outside, 7, lambda *_: True)
+def _expand(leading: LeaderState) -> None:
+    outside = next((b for b in (2, 3) if b not in leading.committed_isr), 3)
+    leading.maybe_expand_isr(outside, 7, lambda *_: True)
 
 
-def _shrink(leading: Leading) -> None:
-    leading.shrink(LAG_MS + 1, 8, LAG_MS)
+def _shrink(leading: LeaderState) -> None:
+    leading.maybe_shrink_isr(LAG_MS + 1, 8, LAG_MS)
 
 
-def _taken(leading: Leading) -> None:
-    isr = leading.in_sync if isinstance(leading.isr, Committed) else leading.isr.wanted
-    leading.answered(IsrAnswer(ErrorCode.NONE, EPOCH, IMAGE + 1, isr))
+def _taken(leading: LeaderState) -> None:
+    isr = leading.committed_isr if isinstance(leading.isr, CommittedIsr) else leading.isr.requested_isr
+    leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.NONE, EPOCH, IMAGE + 1, isr))
 
 
-def _taken_back(leading: Leading) -> None:
-    leading.answered(IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
+def _taken_back(leading: LeaderState) -> None:
+    leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
 
 
-EVENTS: dict[str, Callable[[Leading], None]] = {
+EVENTS: dict[str, Callable[[LeaderState], None]] = {
     "one outside has caught up": _expand,
     "members lag": _shrink,
     "AlterPartition is taken": _taken,
     "is refused": _taken_back,
     "a newer image": _image,
 }
-WAYS_IN: dict[type[Isr], Callable[[Leading], None]] = {
-    Committed: lambda _: None,
-    PendingExpand: _expand,
-    PendingShrink: _shrink,
+WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
+    CommittedIsr: lambda _: None,
+    PendingExpandIsr: _expand,
+    PendingShrinkIsr: _shrink,
 }
 
 
@@ -90,7 +97,7 @@ def states() -> list[str]:
     for state, way_in in WAYS_IN.items():
         into: dict[str, list[str]] = {}
         for event, happen in EVENTS.items():
-            leading = led((1, 2) if state is PendingExpand or event == "one outside has caught up" else (1, 2, 3))
+            leading = led((1, 2) if state is PendingExpandIsr or event == "one outside has caught up" else (1, 2, 3))
             way_in(leading)
             assert type(leading.isr) is state
             before = leading.isr

@@ -107,7 +107,7 @@ def groups(nursery: trio.Nursery) -> Coordinators:
     stage.services.groups = coordinator
     internal = SimpleNamespace(create=lambda *_: None, failure=lambda _: None)
     stage.services.controller_forwarder = SimpleNamespace(
-        create_share_topic=lambda: None, internal_topics=lambda _: internal
+        create_share_topic=lambda: None, streams_internal_topics=lambda _: internal
     )
     stage.services.share_partition_manager = Shares(
         *(env, stage.config, timers, stage.hosted, persister, None, Latest(_around(stage), hosted)),  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from weakref import ref
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
@@ -35,7 +35,7 @@ class Ground(NamedTuple):
 
     env: Env
     timers: Timers
-    fail: Fail
+    fail: DiskErrorHandler
     start: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
     acks_all: bool = False

@@ -23,8 +23,8 @@ from ottla.broker.coordinator.errors import StateError, guarded
 from ottla.broker.coordinator.shard import Ground, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.log.machine import StateMachine
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -55,7 +55,7 @@ class CoordinatorRuntime(Generic[R]):
         self,
         env: Env,
         timers: Timers,
-        fail: Fail,
+        fail: DiskErrorHandler,
         topic: str,
         machine_of: Callable[[], StateMachine[R]],
         serde: Serde[R],
@@ -80,7 +80,7 @@ class CoordinatorRuntime(Generic[R]):
 
     # ------------------------------------------------------------------ leadership
 
-    def lead(self, replica: Replica) -> None:
+    def lead(self, replica: HostedPartition) -> None:
         """Begin to serve a partition; one with records is read first.
 
         A shard that goes on under a new epoch of the same leader stays as it is.
@@ -95,7 +95,7 @@ class CoordinatorRuntime(Generic[R]):
             old.unload()
         self._begin(replica)
 
-    def _begin(self, replica: Replica) -> None:
+    def _begin(self, replica: HostedPartition) -> None:
         again, failed = partial(self._begin_again, replica), partial(self._reload_later, replica)
         shard = Shard(self._ground, replica, self._machine_of(), self._serde, again, failed)
         self._shards[replica.partition] = shard
@@ -107,11 +107,11 @@ class CoordinatorRuntime(Generic[R]):
             self._to_load.append(shard)
             self._wanted.set()
 
-    def _begin_again(self, replica: Replica) -> None:
+    def _begin_again(self, replica: HostedPartition) -> None:
         self._shards[replica.partition].unload()
         self._begin(replica)
 
-    def _reload_later(self, replica: Replica) -> None:
+    def _reload_later(self, replica: HostedPartition) -> None:
         """Reload a failed shard after a pause: its state is what its log holds, and the other keys may be sound."""
         number = replica.partition
         now_ms = self._env.monotonic_ms()
@@ -127,7 +127,7 @@ class CoordinatorRuntime(Generic[R]):
 
         self._timers.arm(("reload", self._topic, number), at_ms, reload)
 
-    def resign(self, replica: Replica) -> None:
+    def resign(self, replica: HostedPartition) -> None:
         """Stop serving a partition; whoever waits there gets NOT_COORDINATOR."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
@@ -135,7 +135,7 @@ class CoordinatorRuntime(Generic[R]):
             self._reloads.pop(replica.partition, None)
             shard.unload()
 
-    def advance(self, replica: Replica) -> None:
+    def advance(self, replica: HostedPartition) -> None:
         """A partition's high watermark has moved."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:

@@ -29,7 +29,7 @@ from ottla.broker.coordinator.errors import StateError, guarded, told
 from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
 from ottla.broker.coordinator.queued import Ground, Held, OpenTickets, Queued, State
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
 from ottla.log.validate import AppendOrigin
@@ -49,7 +49,7 @@ class Shard(Generic[R]):
     def __init__(
         self,
         ground: Ground,
-        replica: Replica,
+        replica: HostedPartition,
         machine: StateMachine[R],
         serde: Serde[R],
         out_of_step: Callable[[], None],

@@ -16,8 +16,8 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
 from ottla.log.machine import StateMachine
@@ -65,7 +65,7 @@ class GroupCoordinator:
         env: Env,
         config: NodeConfig,
         timers: Timers,
-        fail: Fail,
+        fail: DiskErrorHandler,
         count: Callable[[], int],
     ) -> None:
         self._count = count
@@ -116,7 +116,7 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` that holds a group."""
         return partition_of(group_id, self._count() or self._partitions)
 
-    def lead(self, replica: Replica) -> None:
+    def lead(self, replica: HostedPartition) -> None:
         """Begin to serve a partition's groups."""
         if replica.topic == TOPIC:
             self._runtime.lead(replica)

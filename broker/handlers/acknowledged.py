@@ -10,15 +10,15 @@ Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (a
 
 from __future__ import annotations
 
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.waiting import Waiting, decided
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.waiting import DelayedProduce, wait_for_completion
 from ottla.broker.server.dispatch import RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 from ottla.wire.schema import Message
 
 
-def _why_gone(context: RequestContext, replica: Replica) -> ErrorCode:
+def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
     """What a client is told of a replica that stopped leading while its batch waited."""
     try:
         context.services.replica_manager.leader(replica.topic, replica.partition)
@@ -27,16 +27,16 @@ def _why_gone(context: RequestContext, replica: Replica) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def acknowledged(
-    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
+async def wait_for_acks(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
 ) -> Message | None:
     """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
-    await decided(context.services.purgatory, waiting, request.timeout_ms)
+    await wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
     for one in waiting:
-        if one.is_gone:
-            one.row.error_code = _why_gone(context, one.replica)
-        elif not one.is_decided:
-            one.row.error_code = ErrorCode.REQUEST_TIMED_OUT
-        elif request.acks == -1 and not one.is_in_doubt and not one.replica.has_enough():
-            one.row.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if one.is_failed:
+            one.response.error_code = _failure_code(context, one.replica)
+        elif not one.is_completed:
+            one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        elif request.acks == -1 and not one.is_led_elsewhere and not one.replica.has_enough_replicas():
+            one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return response

@@ -37,15 +37,17 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerR
     ticket = context.services.transaction_coordinator.ask(
         transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
     )
-    return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)
+    return (
+        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+    )
 
 
-def _message(ticket: Ticket, version: int) -> Message:
+def _response(ticket: Ticket, version: int) -> Message:
     answer = ticket.answer
     code = answer.code if isinstance(answer, ProtocolError) else E.NONE
     return AddOffsetsToTxnResponse(error_code=understood(code, version))
 
 
-async def _wait(ticket: Ticket, version: int) -> Message:
+async def _wait_for_response(ticket: Ticket, version: int) -> Message:
     await ticket.wait()
-    return _message(ticket, version)
+    return _response(ticket, version)

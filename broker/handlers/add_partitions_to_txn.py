@@ -25,25 +25,25 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 E = ErrorCode
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
     """Answer each partition of each transaction."""
     if context.version < FROM_BROKERS:
-        return context.time_slice.start(_of_producer(context, request))
+        return context.time_slice.start(_add_for_producer(context, request))
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
-    return context.time_slice.start(_of_broker(context, request))
+    return context.time_slice.start(_add_for_brokers(context, request))
 
 
-def _of_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
+def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
     rows = yield from added(context.services, request.transactions, context.version, lambda topic: E.NONE)
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
-def _of_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
+def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
     txn = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -52,7 +52,7 @@ def _of_producer(context: RequestContext, request: AddPartitionsToTxnRequest) ->
     )
 
     def refuse(topic: str) -> ErrorCode:
-        may = topic not in INTERNAL and context.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
+        may = topic not in INTERNAL_TOPICS and context.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         return E.NONE if may else E.TOPIC_AUTHORIZATION_FAILED
 
     rows: list[AddPartitionsToTxnResult]

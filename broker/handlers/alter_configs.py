@@ -41,16 +41,16 @@ _SIZE_BYTES = 4
 
 def handle(context: RequestContext, request: Any) -> HandlerResult:
     """Refuse what this broker refuses, and forward the rest."""
-    return context.time_slice.start(_handled(context, request))
+    return context.time_slice.start(_check_and_forward(context, request))
 
 
-async def checked(context: RequestContext, request: Any) -> Any:
+async def check_and_forward(context: RequestContext, request: Any) -> Any:
     """As `handle`, where what is answered is waited for."""
-    answer = await context.time_slice.run(_handled(context, request))
+    answer = await context.time_slice.run(_check_and_forward(context, request))
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _handled(context: RequestContext, request: Any) -> Job[Any]:
+def _check_and_forward(context: RequestContext, request: Any) -> Job[Any]:
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     places = ((x.resource_type, x.resource_name) for x in request.resources)
     twice = yield from find_duplicates_steps(places)
@@ -70,18 +70,18 @@ def _handled(context: RequestContext, request: Any) -> Job[Any]:
     if not left:
         return response_class(ApiKey(request.SPEC.key))(responses=refused)
     part = replace_struct(request, resources=left)
-    context = yield from reframed(context, part)
-    return joined(context.services.controller_forwarder.forward(context, part), refused)
+    context = yield from with_partial_frame(context, part)
+    return append_responses(context.services.controller_forwarder.forward(context, part), refused)
 
 
-async def joined(waited: Awaitable[Any], rows: list[Any]) -> Any:
+async def append_responses(waited: Awaitable[Any], rows: list[Any]) -> Any:
     """Put rows of this broker behind those of the controller."""
     answer = await waited
     answer.responses.extend(rows)
     return answer
 
 
-def reframed(context: RequestContext, request: Any) -> Job[RequestContext]:
+def with_partial_frame(context: RequestContext, request: Any) -> Job[RequestContext]:
     """Return the context with the frame of a part of the request: what is sent to another node in an envelope."""
     if not context.frame:
         return context
@@ -90,7 +90,7 @@ def reframed(context: RequestContext, request: Any) -> Job[RequestContext]:
     return replace(context, frame=frame[_SIZE_BYTES:])
 
 
-def check_form(changes: Any) -> Job[None]:
+def check_no_duplicates(changes: Any) -> Job[None]:
     """Check that no setting is named twice, and that none but one that is deleted has a null value.
 
     Raises:
@@ -117,7 +117,7 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
         ProtocolError: it is not to be forwarded.
     """
     changes = resource.configs
-    yield from check_form(changes)
+    yield from check_no_duplicates(changes)
     if resource.resource_type != RESOURCE_BROKER:
         return
     name = resource.resource_name

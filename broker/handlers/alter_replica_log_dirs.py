@@ -23,10 +23,10 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
     """Begin, or give up, one move after the other."""
-    return _answer(context, request)
+    return _alter_all(context, request)
 
 
-async def _answer(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def _alter_all(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     moves, turn = context.services.alter_log_dirs, context.time_slice
     paths: dict[tuple[str, int], str] = {}
     for directory in request.dirs:

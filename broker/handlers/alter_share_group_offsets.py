@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToAlter, alter
 from ottla.broker.handlers.share_acks import is_served
-from ottla.broker.handlers.share_group_heartbeat import tell_initialized
+from ottla.broker.handlers.share_group_heartbeat import report_initialization
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Job
@@ -24,8 +24,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
 
-Topic = m.AlterShareGroupOffsetsResponseTopic
-Row = m.AlterShareGroupOffsetsResponsePartition
+TopicResponse = m.AlterShareGroupOffsetsResponseTopic
+PartitionResponse = m.AlterShareGroupOffsetsResponsePartition
 
 
 def _refuse(code: ErrorCode, message: str | None = None) -> Message:
@@ -43,40 +43,46 @@ def handle(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) ->
     return _alter(context, request)
 
 
-class _Begun(NamedTuple):
+class _PartitionReset(NamedTuple):
     """A partition that is to begin elsewhere, and its row in the answer."""
 
-    topic: Topic
-    row: Row
+    topic: TopicResponse
+    row: PartitionResponse
     start_offset: int
 
 
-def _rows(context: RequestContext, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_Begun]) -> Job[Topic]:
+def _topic_response(
+    context: RequestContext, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
+) -> Job[TopicResponse]:
     """A topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif known is None:
         refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    row = Topic(topic.topic_name, ZERO_UUID if known is None else known.id)
+    row = TopicResponse(topic.topic_name, ZERO_UUID if known is None else known.id)
     for part in topic.partitions:
         code = refusal
         if not code and known is not None and part.partition_index not in known.partitions:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = code.text if code else None
-        row.partitions.append(Row(part.partition_index, code, text))
+        row.partitions.append(PartitionResponse(part.partition_index, code, text))
         if not code:
-            begun.append(_Begun(row, row.partitions[-1], part.start_offset))
+            begun.append(_PartitionReset(row, row.partitions[-1], part.start_offset))
         yield
     return row
 
 
 async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> Message:
-    response, begun = m.AlterShareGroupOffsetsResponse(), list[_Begun]()
+    response, begun = m.AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
     for topic in request.topics:
-        response.responses.append(await context.time_slice.run(_rows(context, topic, begun)))
+        response.responses.append(await context.time_slice.run(_topic_response(context, topic, begun)))
         await context.time_slice.maybe_yield()
-    good, starts, rows = dict[str, set[int]](), dict[SharePartitionKey, int](), dict[SharePartitionKey, list[Row]]()
+    good, starts, rows = (
+        dict[str, set[int]](),
+        dict[SharePartitionKey, int](),
+        dict[SharePartitionKey, list[PartitionResponse]](),
+    )
     for of, row, start_offset in begun:
         key = SharePartitionKey(request.group_id, of.topic_id, row.partition_index)
         starts[key] = start_offset  # of one named twice, the last
@@ -98,5 +104,5 @@ async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsReque
 
     await context.services.share_partition_manager.begin(request.group_id, answer.epoch, starts.items(), failed)
     if answer.partitions:
-        await tell_initialized(context, request.group_id, answer.partitions, done=not failures)
+        await report_initialization(context, request.group_id, answer.partitions, done=not failures)
     return response

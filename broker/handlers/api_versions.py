@@ -30,11 +30,11 @@ from ottla.wire.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 """Told only where clients' metrics are shown to somebody: else they would push for nobody (KIP-714)."""
-MOST_CHARS = 1000
+MAX_SOFTWARE_CHARS = 1000
 """A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
 
-def unsupported_version(context: RequestContext) -> ApiVersionsResponse:
+def unsupported_version_response(context: RequestContext) -> ApiVersionsResponse:
     """The answer to a version nobody here knows."""
     own = context.apis[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
@@ -46,7 +46,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResul
     """Say what is spoken here."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
-        if not all(len(name) <= MOST_CHARS and _SOFTWARE.fullmatch(name) for name in names):
+        if not all(len(name) <= MAX_SOFTWARE_CHARS and _SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         context.peer.software_name, context.peer.software_version = names
     image = context.image

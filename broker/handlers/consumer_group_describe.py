@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.handlers.consumer_group_heartbeat import is_served
-from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
+from ottla.broker.handlers.group_descriptions import GroupDescriber, assignor_fields, describe_groups, named_assignment
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_describe as m
@@ -51,15 +51,15 @@ def _member(context: RequestContext, group: ConsumerGroup, member: Member) -> m.
         member.client_host,
         sorted(member.names),
         member.regex,
-        topics(context, m, held),
-        topics(context, m, group.target.get(member.id, {})),
+        named_assignment(context, m, held),
+        named_assignment(context, m, group.target.get(member.id, {})),
         1 if member.classic is None else 0,
     )
 
 
-KIND = Kind(m, m.ConsumerGroupDescribeResponse, is_served, _group, assigned_by(_assignor), _member)
+KIND = GroupDescriber(m, m.ConsumerGroupDescribeResponse, is_served, _group, assignor_fields(_assignor), _member)
 
 
 def handle(context: RequestContext, request: m.ConsumerGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
-    return describe(context, KIND, request)
+    return describe_groups(context, KIND, request)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.membership import ask, kafka_uuid
+from ottla.broker.handlers.membership import kafka_uuid, submit_group_request
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
@@ -22,10 +22,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.schema import Message
 
-MANY = 1_000
+MANY_TOPICS = 1_000
 """More names than this are taken in step by step."""
-LEAVING = -1
-LEAVING_FOR_A_WHILE = -2
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
 
 
 def is_served(context: RequestContext) -> bool:
@@ -34,11 +34,11 @@ def is_served(context: RequestContext) -> bool:
     return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
 
 
-def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
     return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
+def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
     """Whether a request makes sense by itself.
 
     Raises:
@@ -50,7 +50,7 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple
         if not holds:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
-    named = version >= 1 or epoch > 0 or epoch == LEAVING
+    named = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH
     unless(not named or request.member_id.strip(), "MemberId can't be empty.")
     unless(request.group_id.strip(), "GroupId can't be empty.")
     unless(request.instance_id is None or request.instance_id.strip(), "InstanceId can't be empty.")
@@ -62,9 +62,9 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple
             request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         )
-    elif epoch == LEAVING_FOR_A_WHILE:
+    elif epoch == STATIC_LEAVE_EPOCH:
         unless(request.instance_id is not None, "InstanceId can't be null.")
-    unless(epoch >= LEAVING_FOR_A_WHILE, "MemberEpoch is invalid.")
+    unless(epoch >= STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         why = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
         raise ProtocolError(ErrorCode.UNSUPPORTED_ASSIGNOR, why)
@@ -73,36 +73,36 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine."""
     if not is_served(context):
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
-    if len(names) > MANY:
-        return context.time_slice.start(_take_in(context, request))
+    if len(names) > MANY_TOPICS:
+        return context.time_slice.start(_submit_large(context, request))
     for name in names if context.has_authorizer else ():
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return _ask(context, request)
+            return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _submit(context, request)
 
 
-def _take_in(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Job[HandlerResult]:
-    from ottla.broker.handlers.many_names import taking_in
+def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Job[HandlerResult]:
+    from ottla.broker.handlers.many_names import check_subscription
 
     try:
-        request.subscribed_topic_names = yield from taking_in(
+        request.subscribed_topic_names = yield from check_subscription(
             context, request.group_id, request.subscribed_topic_names or []
         )
     except ProtocolError as error:
-        return _refuse(error.code)
-    return _ask(context, request)
+        return _error_response(error.code)
+    return _submit(context, request)
 
 
-def _ask(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
+def _submit(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
     try:
-        check(request, context.version, context.services.groups.settings.consumer.assignors)
+        validate(request, context.version, context.services.groups.settings.consumer.assignors)
     except ProtocolError as error:
-        return _refuse(error.code, error.message)
+        return _error_response(error.code, error.message)
     sees = (
         None if context.services.authorizer is None else partial(context.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
     )
-    return ask(context, request, _refuse, kafka_uuid, sees)
+    return submit_group_request(context, request, _error_response, kafka_uuid, sees)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import DeleteGroup, OfShare
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
+from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -24,11 +24,11 @@ from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroups
 from ottla.wire.written import StreamingArray
 
 
-def _take(row: DeletableGroupResult, answer: Any) -> None:
+def _apply_result(row: DeletableGroupResult, answer: Any) -> None:
     row.error_code = answer.code if isinstance(answer, ProtocolError) else answer
 
 
-class _States:
+class _ShareGroupStateDeletion:
     """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
 
     def __init__(self, context: RequestContext, group_id: str) -> None:
@@ -49,33 +49,36 @@ class _States:
             self.failure = answer
 
 
-def _states(context: RequestContext, group_id: str) -> _States | None:
+def _share_group_state_deletion(context: RequestContext, group_id: str) -> _ShareGroupStateDeletion | None:
     try:
         share = machine_of(context.services.groups.shard_of(group_id)).share(group_id)
     except ProtocolError:
         return None
-    return None if share is None else _States(context, group_id)
+    return None if share is None else _ShareGroupStateDeletion(context, group_id)
 
 
 def _delete(context: RequestContext, request: DeleteGroupsRequest) -> WaitingJob[HandlerResult]:
-    response, waits = DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)), Waits()
-    for name in once(request.groups_names):
+    response, waits = (
+        DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)),
+        PendingResults(),
+    )
+    for name in distinct(request.groups_names):
         yield None
         if name is None:
             continue
         row = DeletableGroupResult(name)
         response.results.append(row)
-        states = _states(context, name)
+        states = _share_group_state_deletion(context, name)
         if states is not None:
             yield states
             if states.failure is not None:
                 row.error_code = states.failure.code
                 continue
         ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))
-        waits.append((ticket, partial(_take, row)))
-        if len(response.results) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
-            yield from settle(waits)
-    yield from settle(waits)
+        waits.append((ticket, partial(_apply_result, row)))
+        if len(response.results) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
+            yield from wait_for_results(waits)
+    yield from wait_for_results(waits)
     return response
 
 

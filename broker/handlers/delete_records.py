@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
 from ottla.log.directory import LogDirectory
@@ -33,22 +33,22 @@ from ottla.wire.written import StreamingArray
 HIGH_WATERMARK = -1
 
 
-class Row(NamedTuple):
+class PendingDeletion(NamedTuple):
     """One partition's answer on its way."""
 
     result: DeleteRecordsPartitionResult
-    replica: Replica
-    raised: bool
+    replica: HostedPartition
+    is_raised: bool
     """Whether the log start moved."""
-    wanted: int
+    target_offset: int
     """Where every replica is to start."""
 
 
-Told = Row | ErrorCode
+DeletionResult = PendingDeletion | ErrorCode
 """Until all is known there may be very many, and of a refusal no more is said."""
 
 
-def _raise(context: RequestContext, topic: str, partition: int, offset: int) -> Row:
+def _raise_log_start(context: RequestContext, topic: str, partition: int, offset: int) -> PendingDeletion:
     known = context.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
     if known is not None and partition in known.partitions:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
@@ -59,18 +59,18 @@ def _raise(context: RequestContext, topic: str, partition: int, offset: int) -> 
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return Row(
+    return PendingDeletion(
         DeleteRecordsPartitionResult(partition, -1), replica, log.maybe_increment_log_start_offset(wanted), wanted
     )
 
 
-def _drop(context: RequestContext, rows: list[Row]) -> Job[None]:
+def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Job[None]:
     """Note the new log starts, each directory's at once; then segments may go, and the answers say so."""
     storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
     for row in rows:
-        if row.raised and not row.replica.log.closed:
-            by_directory.setdefault(storage.of(row.replica.log), []).append(row.replica.log)
+        if row.is_raised and not row.replica.log.closed:
+            by_directory.setdefault(storage.directory_of(row.replica.log), []).append(row.replica.log)
     failed: set[PartitionLog] = set()
     for directory, logs in by_directory.items():
         try:
@@ -81,9 +81,9 @@ def _drop(context: RequestContext, rows: list[Row]) -> Job[None]:
     for row in rows:
         log = row.replica.log
         try:
-            if row.raised and log not in failed and not log.closed:
+            if row.is_raised and log not in failed and not log.closed:
                 yield from log.delete_segments_below_start_job(context.now_ms)
-                row.replica.changed()
+                row.replica.notify_waiters()
         except OSError as error:
             context.services.fail(error, log)
             failed.add(log)
@@ -94,46 +94,46 @@ def _drop(context: RequestContext, rows: list[Row]) -> Job[None]:
         yield
 
 
-class _Everywhere:
+class _LowWatermarkWait:
     """Replicas elsewhere whose logs start too low still."""
 
-    def __init__(self, context: RequestContext, rows: list[Row], timeout_ms: int) -> None:
+    def __init__(self, context: RequestContext, rows: list[PendingDeletion], timeout_ms: int) -> None:
         self._context = context
         self._timeout_ms = timeout_ms
-        self._left: dict[Hashable, Row] = {}
+        self._pending: dict[Hashable, PendingDeletion] = {}
         for row in rows:
-            if not row.replica.is_alone and row.result.error_code == ErrorCode.NONE:
-                self._left["start", row.replica.topic, row.replica.partition] = row
-        for key in list(self._left):
+            if not row.replica.is_sole_replica and row.result.error_code == ErrorCode.NONE:
+                self._pending["start", row.replica.topic, row.replica.partition] = row
+        for key in list(self._pending):
             self._is_ready_after(key)
 
     def __bool__(self) -> bool:
-        return bool(self._left)
+        return bool(self._pending)
 
     def _is_ready_after(self, key: Hashable) -> bool:
-        row = self._left.get(key)
+        row = self._pending.get(key)
         if row is None:
-            return not self._left
+            return not self._pending
         replica, result = row.replica, row.result
         brokers = self._context.image.brokers
         result.low_watermark = replica.low_watermark({i: b for i, b in brokers.items() if not b.fenced})
         if not replica.is_leader:
             result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-        if not replica.is_leader or result.low_watermark >= row.wanted:
-            del self._left[key]
-        return not self._left
+        if not replica.is_leader or result.low_watermark >= row.target_offset:
+            del self._pending[key]
+        return not self._pending
 
     async def wait(self) -> None:
         """Wait for them; what is not in time says so."""
         purgatory = self._context.services.purgatory
-        await purgatory.wait_for_change(list(self._left), self._is_ready_after, self._timeout_ms)
-        for row in self._left.values():
+        await purgatory.wait_for_change(list(self._pending), self._is_ready_after, self._timeout_ms)
+        for row in self._pending.values():
             row.result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _raise_or_refuse(context: RequestContext, topic: str, part: DeleteRecordsPartition) -> Told:
+def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecordsPartition) -> DeletionResult:
     try:
-        return _raise(context, topic, part.partition_index, part.offset)
+        return _raise_log_start(context, topic, part.partition_index, part.offset)
     except ProtocolError as error:
         return error.code
     except OSError as error:
@@ -143,7 +143,7 @@ def _raise_or_refuse(context: RequestContext, topic: str, part: DeleteRecordsPar
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _steps(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob[DeleteRecordsResponse]:
+def _delete_records(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob[DeleteRecordsResponse]:
     response, told, raised = (
         DeleteRecordsResponse(topics=StreamingArray(DeleteRecordsResponse, context.version)),
         [],
@@ -151,14 +151,14 @@ def _steps(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob
     )
     for topic in request.topics:
         for part in topic.partitions:
-            row = _raise_or_refuse(context, topic.name, part)
+            row = _try_raise_log_start(context, topic.name, part)
             told.append(row)
-            if isinstance(row, Row):
+            if isinstance(row, PendingDeletion):
                 raised.append(row)
             yield None
         yield None
-    yield from _drop(context, raised)
-    elsewhere = _Everywhere(context, raised, request.timeout_ms)
+    yield from _delete_segments(context, raised)
+    elsewhere = _LowWatermarkWait(context, raised, request.timeout_ms)
     if elsewhere:
         yield elsewhere
     each = iter(told)
@@ -166,7 +166,7 @@ def _steps(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob
         rows: list[DeleteRecordsPartitionResult] = StreamingArray(DeleteRecordsResponse, context.version)
         for part in topic.partitions:
             row = next(each)
-            if isinstance(row, Row):
+            if isinstance(row, PendingDeletion):
                 rows.append(row.result)
             else:
                 rows.append(DeleteRecordsPartitionResult(part.partition_index, -1, row))
@@ -178,4 +178,4 @@ def _steps(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
     """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
-    return context.time_slice.start(_steps(context, request))
+    return context.time_slice.start(_delete_records(context, request))

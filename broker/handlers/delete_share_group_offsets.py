@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
-from ottla.broker.handlers.rows import once
+from ottla.broker.handlers.rows import distinct
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
@@ -23,31 +23,33 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
 
-NOTHING_KNOWN = "There is no offset information to delete."
+NO_OFFSETS = "There is no offset information to delete."
 
 
-def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
     return m.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
 
 
 def handle(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> HandlerResult:
     """Ask the group, have the persister forget, and tell the group."""
     if not is_served(context):
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
-        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return _refuse(ErrorCode.INVALID_GROUP_ID)
+        return _error_response(ErrorCode.INVALID_GROUP_ID)
     return _delete(context, request)
 
 
-def _row(name: str, topic_id: bytes, code: ErrorCode, text: str | None) -> m.DeleteShareGroupOffsetsResponseTopic:
+def _topic_response(
+    name: str, topic_id: bytes, code: ErrorCode, text: str | None
+) -> m.DeleteShareGroupOffsetsResponseTopic:
     return m.DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
 
 
 async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> Message:
     response, topics, unknown = m.DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
-    for name in once(topic.topic_name for topic in request.topics):
+    for name in distinct(topic.topic_name for topic in request.topics):
         await context.time_slice.maybe_yield()
         if name is None:
             continue
@@ -55,17 +57,17 @@ async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsReq
             (topics if name in context.image.topics else unknown).append(name)
         else:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            response.responses.append(_row(name, ZERO_UUID, code, code.text))
+            response.responses.append(_topic_response(name, ZERO_UUID, code, code.text))
     groups, group_id = context.services.groups, request.group_id
     rule = partial(delete, group_id=group_id, topics=topics)
     answer: Any = await groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
     if isinstance(answer, ProtocolError):
-        return _refuse(answer.code, answer.message)
+        return _error_response(answer.code, answer.message)
     assert isinstance(answer, ToDelete)
     for name in (*answer.unknown, *unknown):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        text = NOTHING_KNOWN if name in context.image.topics else code.text
-        response.responses.append(_row(name, ZERO_UUID, code, text))
+        text = NO_OFFSETS if name in context.image.topics else code.text
+        response.responses.append(_topic_response(name, ZERO_UUID, code, text))
         await context.time_slice.maybe_yield()
     gone = set()
     for topic_id, numbers in answer.partitions.items():
@@ -73,9 +75,9 @@ async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsReq
         name = context.image.topic_names.get(topic_id, "")
         if failure is None:
             gone.add(topic_id)
-            response.responses.append(_row(name, topic_id, ErrorCode.NONE, None))
+            response.responses.append(_topic_response(name, topic_id, ErrorCode.NONE, None))
         else:
-            response.responses.append(_row(name, topic_id, failure.code, failure.code.text))
+            response.responses.append(_topic_response(name, topic_id, failure.code, failure.code.text))
     if gone:
         done = partial(deleted, group_id=group_id, topics=frozenset(gone))
         await groups.ask(group_id, lambda own: OfShare(own, done)).wait()

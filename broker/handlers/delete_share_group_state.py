@@ -22,4 +22,4 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
 def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
-    return share_states.answer(context, request, kinds, _event, share_states.nothing, "delete")
+    return share_states.submit_state_requests(context, request, kinds, _event, share_states.write_no_result, "delete")

@@ -15,10 +15,10 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """Ask the controller, unless ``delete.topic.enable`` forbids it."""
-    return forbidden(context, request) or context.services.controller_forwarder.forward(context, request)
+    return topic_deletion_disabled(context, request) or context.services.controller_forwarder.forward(context, request)
 
 
-def forbidden(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
+def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """The refusal where ``delete.topic.enable`` is false."""
     if context.services.config.flag("delete.topic.enable"):
         return None

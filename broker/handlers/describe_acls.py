@@ -42,10 +42,10 @@ def _describe(context: RequestContext, request: DescribeAclsRequest) -> Job[Hand
         row = _resource(rows, acl)
         row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
         yield
-    return DescribeAclsResponse(error_message=None, resources=(yield from sort_steps(rows.values(), key=_what)))
+    return DescribeAclsResponse(error_message=None, resources=(yield from sort_steps(rows.values(), key=_resource_key)))
 
 
-def _what(row: DescribeAclsResource) -> tuple[int, str, int]:
+def _resource_key(row: DescribeAclsResource) -> tuple[int, str, int]:
     return row.resource_type, row.resource_name, row.pattern_type
 
 

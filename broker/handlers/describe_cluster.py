@@ -9,7 +9,7 @@ From KIP-700; endpoint types: KIP-919; fenced brokers: KIP-1073.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.metadata import cluster_operations
+from ottla.broker.handlers.metadata import cluster_authorized_operations
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -18,15 +18,15 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-BROKERS, CONTROLLERS = 1, 2
+BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Answer from the metadata image."""
     services = context.services
-    if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
+    if request.endpoint_type != BROKER_ENDPOINT:
+        known = request.endpoint_type == CONTROLLER_ENDPOINT
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
@@ -38,5 +38,5 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerR
         fenced = context.image.brokers[broker_id].fenced if context.version >= 2 else False
         response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = cluster_operations(context)
+        response.cluster_authorized_operations = cluster_authorized_operations(context)
     return response

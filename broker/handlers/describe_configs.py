@@ -47,7 +47,7 @@ from ottla.wire.messages.describe_configs import (
 )
 from ottla.wire.written import StreamingArray
 
-TYPES = {
+CONFIG_TYPES = {
     "UNKNOWN": 0,
     "BOOLEAN": 1,
     "STRING": 2,
@@ -60,7 +60,7 @@ TYPES = {
     "PASSWORD": 9,
 }
 TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, BROKER_LOGGER, CLIENT_METRICS, GROUP = range(1, 9)
-KINDS = (2, 4, 8, 16, 32)
+RESOURCE_TYPES = (2, 4, 8, 16, 32)
 """Kinds of resources there are in Kafka; a request that names another is refused as a whole."""
 
 
@@ -84,7 +84,7 @@ def _row(
         source,
         sensitive,
         synonyms if request.include_synonyms else [],
-        TYPES[key.type],
+        CONFIG_TYPES[key.type],
         docs.get(key.name) if request.include_documentation else None,
     )
 
@@ -147,13 +147,13 @@ def _broker(
         key = key_for_broker_plugin(key_name)
         own = None if own is None else canonical_value(key, own)
         yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.is_dynamic)
-    for key_name, value in _beside_definitions(context).items():
+    for key_name, value in _undocumented_settings(context).items():
         synonyms = _broker_synonyms(context, key_name)
         key = ConfigKey(key_name, "UNKNOWN", None) if key_name in AUTHORIZER_KEYS else key_for_broker_plugin(key_name)
         yield _row(key, value, synonyms, request, BROKER_DOCS, read_only=True)
 
 
-def _beside_definitions(context: RequestContext) -> dict[str, str]:
+def _undocumented_settings(context: RequestContext) -> dict[str, str]:
     """Return settings that are not in Kafka's public definitions: of single listeners, of plug-ins, internal ones."""
     config = context.services.config
     own, everyone = config.dynamic_values(context.image)
@@ -185,7 +185,7 @@ def _loggers(context: RequestContext, name: str) -> Iterable[DescribeConfigsReso
         yield DescribeConfigsResourceResult(logger, level, config_source=BROKER_LOGGER)
 
 
-def _table(
+def _resource_configs(
     context: RequestContext, kind: int, name: str, request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
@@ -216,7 +216,7 @@ def _describe(
         case 8:
             rows = _loggers(context, resource.resource_name)
         case 16 | 32:
-            rows = _table(context, resource.resource_type, resource.resource_name, request)
+            rows = _resource_configs(context, resource.resource_type, resource.resource_name, request)
         case kind:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     wanted = yield from collect_distinct_steps(resource.configuration_keys or ())
@@ -229,15 +229,15 @@ assert RESOURCE_BROKER_LOGGER == 8
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
     """Answer each resource on its own."""
-    return context.time_slice.start(_each(context, request))
+    return context.time_slice.start(_describe_all(context, request))
 
 
-def _each(context: RequestContext, request: DescribeConfigsRequest) -> Job[HandlerResult]:
+def _describe_all(context: RequestContext, request: DescribeConfigsRequest) -> Job[HandlerResult]:
     response = DescribeConfigsResponse(results=StreamingArray(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
     refused = False
     for resource in request.resources:
-        refused = refused or resource.resource_type not in KINDS
+        refused = refused or resource.resource_type not in RESOURCE_TYPES
         yield
     for resource in request.resources:
         yield

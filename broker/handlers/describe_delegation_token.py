@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.handlers.delegation_tokens import are_allowed
+from ottla.broker.handlers.delegation_tokens import may_use_tokens
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
@@ -33,15 +33,15 @@ from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
 def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
     """Tell them."""
-    if not are_allowed(context):
+    if not may_use_tokens(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret = context.services.config.values.get(SECRET, "")
     if not secret:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    return context.time_slice.start(_each(context, request, secret))
+    return context.time_slice.start(_describe_all(context, request, secret))
 
 
-def _each(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> Job[HandlerResult]:
+def _describe_all(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> Job[HandlerResult]:
     response = DescribeDelegationTokenResponse()
     owners: set[str] | None = None
     if request.owners is not None:
@@ -54,23 +54,23 @@ def _each(context: RequestContext, request: DescribeDelegationTokenRequest, secr
             return response
     tokens = yield from iterate_tokens(context.image)
     for token in tokens:
-        if _is_meant(token, owners) and _may_see(context, token):
+        if _matches_owners(token, owners) and _may_see(context, token):
             response.tokens.append(_row(token, secret, context.version))
         yield
     return response
 
 
-def _concerned(token: DelegationTokenRecord) -> Collection[str]:
+def _owners_and_renewers(token: DelegationTokenRecord) -> Collection[str]:
     return {token.owner, token.requester, *token.renewers}
 
 
-def _is_meant(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
-    return owners is None or not owners.isdisjoint(_concerned(token))
+def _matches_owners(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint(_owners_and_renewers(token))
 
 
 def _may_see(context: RequestContext, token: DelegationTokenRecord) -> bool:
     return (
-        context.peer.principal in _concerned(token)
+        context.peer.principal in _owners_and_renewers(token)
         or context.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
         or context.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )

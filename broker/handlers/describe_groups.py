@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import Group, GroupState
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
+from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
@@ -60,8 +60,11 @@ def _describe(context: RequestContext, group: Group | None, group_id: str, *, ot
 
 
 def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> WaitingJob[HandlerResult]:
-    out, waits = DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)), Waits()
-    for group_id in once(request.groups):
+    out, waits = (
+        DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)),
+        PendingResults(),
+    )
+    for group_id in distinct(request.groups):
         yield None
         if group_id is None:
             continue
@@ -80,14 +83,14 @@ def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> Wa
             out.groups.append(row)
             ticket = shard.read()
             if ticket is not None:
-                waits.append((ticket, partial(_take, row)))
-        if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
-            yield from settle(waits)
-    yield from settle(waits)
+                waits.append((ticket, partial(_apply_result, row)))
+        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
+            yield from wait_for_results(waits)
+    yield from wait_for_results(waits)
     return out
 
 
-def _take(row: DescribedGroup, answer: Any) -> None:
+def _apply_result(row: DescribedGroup, answer: Any) -> None:
     """What was read may never be committed: then nothing is told of the group."""
     if isinstance(answer, ProtocolError):
         row.error_code, row.error_message, row.group_state = answer.code, None, ""

@@ -33,7 +33,7 @@ def _row(
 ) -> Job[DescribeLogDirsResult]:
     storage = context.services.log_dirs
     failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
-    if directory.path in storage.failed:
+    if directory.path in storage.offline:
         return failed
     try:
         total, usable = directory.disk.usage(directory.path)

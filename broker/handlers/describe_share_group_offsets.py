@@ -23,7 +23,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import describe_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
 
-Partition = m.DescribeShareGroupOffsetsResponsePartition
+PartitionResponse = m.DescribeShareGroupOffsetsResponsePartition
 
 
 def handle(context: RequestContext, request: m.DescribeShareGroupOffsetsRequest) -> HandlerResult:
@@ -39,7 +39,7 @@ async def _describe(context: RequestContext, request: m.DescribeShareGroupOffset
     return response
 
 
-def _refused(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsResponseGroup:
+def _error_group(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsResponseGroup:
     return m.DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=code.text)
 
 
@@ -47,14 +47,14 @@ async def _group(
     context: RequestContext, wanted: m.DescribeShareGroupOffsetsRequestGroup
 ) -> m.DescribeShareGroupOffsetsResponseGroup:
     if not is_served(context):
-        return _refused(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
+        return _error_group(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
-        return _refused(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _error_group(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     row = m.DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
     try:
-        topics = await _all(context, wanted.group_id) if wanted.topics is None else None
+        topics = await _all_partitions(context, wanted.group_id) if wanted.topics is None else None
     except ProtocolError as error:
-        return _refused(wanted.group_id, error.code)
+        return _error_group(wanted.group_id, error.code)
     if topics is not None:
         names = {topic: context.image.topic_names.get(topic) for topic in topics}
         for topic_id, name in names.items():
@@ -65,10 +65,10 @@ async def _group(
         known = context.image.topics.get(topic.topic_name)
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            parts = [Partition(n, -1, 0, -1, code, code.text) for n in topic.partitions]
+            parts = [PartitionResponse(n, -1, 0, -1, code, code.text) for n in topic.partitions]
             row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         elif known is None:
-            parts = [Partition(n, UNINITIALIZED) for n in topic.partitions]
+            parts = [PartitionResponse(n, UNINITIALIZED) for n in topic.partitions]
             row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         else:
             row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
@@ -76,7 +76,7 @@ async def _group(
     return row
 
 
-async def _all(context: RequestContext, group_id: str) -> Mapping[bytes, list[int]]:
+async def _all_partitions(context: RequestContext, group_id: str) -> Mapping[bytes, list[int]]:
     """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
     shard = context.services.groups.shard_of(group_id)
     group = machine_of(shard).share(group_id)
@@ -92,7 +92,7 @@ async def _all(context: RequestContext, group_id: str) -> Mapping[bytes, list[in
 async def _topic(
     context: RequestContext, group_id: str, name: str, topic_id: bytes, numbers: list[int]
 ) -> m.DescribeShareGroupOffsetsResponseTopic:
-    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id, [Partition(number) for number in numbers])
+    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id, [PartitionResponse(number) for number in numbers])
 
     async def fill(at: int) -> None:
         row.partitions[at] = await _partition(context, name, SharePartitionKey(group_id, topic_id, numbers[at]))
@@ -101,19 +101,19 @@ async def _topic(
     return row
 
 
-async def _partition(context: RequestContext, name: str, key: SharePartitionKey) -> Partition:
+async def _partition(context: RequestContext, name: str, key: SharePartitionKey) -> PartitionResponse:
     topic, shares = context.image.topics.get(name), context.services.share_partition_manager
     if topic is None or key.partition not in topic.partitions:  # Kafka asks for its state for half a minute before
-        return Partition(key.partition, UNINITIALIZED, 0, -1)
+        return PartitionResponse(key.partition, UNINITIALIZED, 0, -1)
     try:
         start, finished, leader_epoch = await shares.persister.summary(key)
     except ProtocolError:
-        return Partition(key.partition, UNINITIALIZED, 0, -1)
+        return PartitionResponse(key.partition, UNINITIALIZED, 0, -1)
     lag = -1
     if start != UNINITIALIZED and finished != UNINITIALIZED:
         try:
             end = await shares.latest.of(name, key.partition)
         except ProtocolError as error:
-            return Partition(key.partition, error_code=error.code, error_message=error.code.text)
+            return PartitionResponse(key.partition, error_code=error.code, error_message=error.code.text)
         lag = end - start - finished
-    return Partition(key.partition, start, leader_epoch, lag)
+    return PartitionResponse(key.partition, start, leader_epoch, lag)

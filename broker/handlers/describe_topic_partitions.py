@@ -55,10 +55,10 @@ def _partitions(
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
     """Fill one page."""
-    return context.time_slice.start(_page(context, request))
+    return context.time_slice.start(_describe_page(context, request))
 
 
-def _page(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Job[HandlerResult]:
+def _describe_page(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Job[HandlerResult]:
     image = context.image
     cursor = request.cursor
     asked: set[str] = set()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import itemgetter
 
-from ottla.broker.handlers.rows import once
+from ottla.broker.handlers.rows import distinct
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.broker.txn.coordinator import machine_of
@@ -37,24 +37,24 @@ E = ErrorCode
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
     """Answer each id on its own."""
-    return context.time_slice.start(_each(context, request))
+    return context.time_slice.start(_describe_all(context, request))
 
 
-def _each(context: RequestContext, request: DescribeTransactionsRequest) -> Job[HandlerResult]:
+def _describe_all(context: RequestContext, request: DescribeTransactionsRequest) -> Job[HandlerResult]:
     rows = StreamingArray(DescribeTransactionsResponse, context.version)
-    for transactional_id in once(request.transactional_ids):
+    for transactional_id in distinct(request.transactional_ids):
         yield
         if transactional_id is None:
             continue
         try:
-            row = yield from _described(context, transactional_id)
+            row = yield from _describe(context, transactional_id)
         except ProtocolError as error:
             row = TransactionState(error.code, transactional_id)
         rows.append(row)
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-def _described(context: RequestContext, transactional_id: str) -> Job[TransactionState]:
+def _describe(context: RequestContext, transactional_id: str) -> Job[TransactionState]:
     if not context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:

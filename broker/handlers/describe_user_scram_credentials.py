@@ -24,16 +24,16 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-_TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: "
-_NOBODY = "Attempt to describe a user credential that does not exist: "
+_DUPLICATE_USER = "Cannot describe SCRAM credentials for the same user twice in a single request: "
+_UNKNOWN_USER = "Attempt to describe a user credential that does not exist: "
 
 
 def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> HandlerResult:
     """Answer each user."""
-    return context.time_slice.start(_each(context.image, request))
+    return context.time_slice.start(_describe_all(context.image, request))
 
 
-def _each(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Job[HandlerResult]:
+def _describe_all(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Job[HandlerResult]:
     named: dict[str, int] = {}
     for user in request.users or ():
         named[user.name] = named.get(user.name, 0) + 1
@@ -49,9 +49,9 @@ def _each(image: MetadataImage, request: DescribeUserScramCredentialsRequest) ->
     for name in named or (yield from sort_steps(known)):
         row = DescribeUserScramCredentialsResult(name, 0, None)
         if named.get(name, 0) > 1:
-            row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _TWICE + name
+            row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _DUPLICATE_USER + name
         elif name not in known:
-            row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, _NOBODY + name
+            row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, _UNKNOWN_USER + name
         else:
             row.credential_infos = sorted(known[name], key=lambda x: x.mechanism)
         response.results.append(row)

@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.schema import Message
 
-_BUMPS = 5
+_EPOCH_BUMP_SINCE = 5
 E = ErrorCode
 
 
@@ -32,14 +32,16 @@ def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
     if not transactional_id:
         return EndTxnResponse(error_code=E.INVALID_REQUEST)
     producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
-    bumps = context.version >= _BUMPS
+    bumps = context.version >= _EPOCH_BUMP_SINCE
     ticket = context.services.transaction_coordinator.ask(
         transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
     )
-    return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)
+    return (
+        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+    )
 
 
-def _message(ticket: Ticket, version: int) -> Message:
+def _response(ticket: Ticket, version: int) -> Message:
     answer = ticket.answer
     if isinstance(answer, ProtocolError):
         return EndTxnResponse(error_code=understood(answer.code, version))
@@ -47,6 +49,6 @@ def _message(ticket: Ticket, version: int) -> Message:
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def _wait(ticket: Ticket, version: int) -> Message:
+async def _wait_for_response(ticket: Ticket, version: int) -> Message:
     await ticket.wait()
-    return _message(ticket, version)
+    return _response(ticket, version)

@@ -23,18 +23,18 @@ from ottla.wire.written import StreamingArray
 GROUP, TRANSACTION, SHARE = range(3)
 SHARE_SINCE = 6
 UUID_CHARS = 22
-TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_TOPIC}
-RESOURCES = {
+COORDINATOR_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_TOPIC}
+COORDINATOR_RESOURCES = {
     GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     TRANSACTION: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 }
 
 
-def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
+def _error_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, code, message)
 
 
-def _refusal_of_share(context: RequestContext, key: str) -> ErrorCode | None:
+def _share_key_error(context: RequestContext, key: str) -> ErrorCode | None:
     """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -44,39 +44,39 @@ def _refusal_of_share(context: RequestContext, key: str) -> ErrorCode | None:
 
 
 def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
-    name = TOPICS.get(kind)
+    name = COORDINATOR_TOPICS.get(kind)
     if name is None:
-        return _refused(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
+        return _error_coordinator(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
     if kind == SHARE:
-        refusal = _refusal_of_share(context, key)
+        refusal = _share_key_error(context, key)
         if refusal is not None:
-            return _refused(key, refusal, refusal.text)
-    elif not context.may(AclOperation.DESCRIBE, RESOURCES[kind][0], key):
-        refusal = RESOURCES[kind][1]
-        return _refused(key, refusal, refusal.text)
+            return _error_coordinator(key, refusal, refusal.text)
+    elif not context.may(AclOperation.DESCRIBE, COORDINATOR_RESOURCES[kind][0], key):
+        refusal = COORDINATOR_RESOURCES[kind][1]
+        return _error_coordinator(key, refusal, refusal.text)
     services = context.services
     topic = context.image.topics.get(name)
     if topic is None:
         services.controller_forwarder.auto_create(name)
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+        return _error_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
     for broker_id, host, port, _ in services.metadata.endpoints(context.peer):
         if broker_id == partition.leader:
             return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
-    return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+    return _error_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
     """Answer each key on its own."""
     if context.version >= 4:
-        return context.time_slice.start(_each(context, request))
+        return context.time_slice.start(_find_all(context, request))
     row = _find(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port
     )
 
 
-def _each(context: RequestContext, request: FindCoordinatorRequest) -> Job[HandlerResult]:
+def _find_all(context: RequestContext, request: FindCoordinatorRequest) -> Job[HandlerResult]:
     rows = StreamingArray(FindCoordinatorResponse, context.version)
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))

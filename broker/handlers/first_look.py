@@ -15,7 +15,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import PartitionProduceData, TopicProduceData
 
 _LENGTH = struct.Struct(">i").unpack_from
-_LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+_MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _ATTRIBUTES = 22
 """Where the byte lies that says whether a batch belongs to a transaction."""
 ADMIN_CLIENT_ID = "__admin_client"
@@ -24,7 +24,7 @@ TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 """Stands for a request that must go another way: it has a batch of a transaction."""
 
 
-def first_look(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
+def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
     """`TRANSACTIONAL`, or what is wrong where some partition's bytes begin like no batch: then nothing of the request
     is looked at further. Whichever comes first (``RequestUtils.hasTransactionalRecords``).
     """
@@ -32,7 +32,7 @@ def first_look(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
         data = part.records
         if data is None:
             continue
-        if len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH:
+        if len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _MIN_LENGTH:
             if data[_ATTRIBUTES] & TRANSACTIONAL_BIT:
                 return TRANSACTIONAL
             continue

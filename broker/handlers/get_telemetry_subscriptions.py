@@ -20,23 +20,23 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-ACCEPTED = [CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY]
+ACCEPTED_COMPRESSION = [CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY]
 """As Kafka prefers them."""
-_MOST_CHARS = 255
+_MAX_CHARS = 255
 
 
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
     """Say what to push."""
     try:
         instance = context.services.client_metrics.get_subscription(
-            request.client_instance_id, who_is(context), context.peer
+            request.client_instance_id, client_attributes(context), context.peer
         )
     except ProtocolError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.client_instance_id,
         subscription_id=instance.subscription_id,
-        accepted_compression_types=[int(codec) for codec in ACCEPTED],
+        accepted_compression_types=[int(codec) for codec in ACCEPTED_COMPRESSION],
         push_interval_ms=instance.subscription.interval_ms,
         telemetry_max_bytes=context.services.config.number("telemetry.max.bytes"),
         delta_temporality=True,
@@ -44,12 +44,12 @@ def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -
     )
 
 
-def who_is(context: RequestContext) -> dict[str, str | None]:
+def client_attributes(context: RequestContext) -> dict[str, str | None]:
     """A client as subscriptions' patterns see it, but for its id; it is kept as long as the client is known."""
     peer = context.peer
     return {
-        "client_id": context.client_id[:_MOST_CHARS],
-        "client_software_name": peer.software_name[:_MOST_CHARS],
-        "client_software_version": peer.software_version[:_MOST_CHARS],
+        "client_id": context.client_id[:_MAX_CHARS],
+        "client_software_name": peer.software_name[:_MAX_CHARS],
+        "client_software_version": peer.software_version[:_MAX_CHARS],
         "client_source_address": peer.host,
     }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import GroupMachine
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
+from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.written import StreamingArray
 
 
-class Kind(NamedTuple):
+class GroupDescriber(NamedTuple):
     """A kind of groups: the module of its messages, the class of the answer, and its own rules."""
 
     messages: Any
@@ -27,18 +27,18 @@ class Kind(NamedTuple):
     is_served: Callable[[RequestContext], bool]
     group: Callable[[GroupMachine, str], Any]
     """A group, or Raises: ProtocolError."""
-    head: Callable[[RequestContext, GroupMachine, Any], Job[Mapping[str, Any]]]
+    group_fields: Callable[[RequestContext, GroupMachine, Any], Job[Mapping[str, Any]]]
     """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
     member: Callable[[RequestContext, Any, Any], Any]
     """The row of a group's member, or Raises: Hidden."""
-    hidden: str = "The group has described topic(s) that the client is not authorized to describe."
+    hidden_message: str = "The group has described topic(s) that the client is not authorized to describe."
 
 
-class Hidden(Exception):
+class TopicsHidden(Exception):
     """A group has to do with a topic that who asks may not describe."""
 
 
-def assigned_by(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
+def assignor_fields(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
     """The head of a row that names the group's assignor."""
 
     def head(context: RequestContext, machine: GroupMachine, group: Any) -> Job[Mapping[str, Any]]:
@@ -48,7 +48,7 @@ def assigned_by(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., J
     return head
 
 
-def topics(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
+def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
     """Partitions with their topics' names, as the messages of a kind say it; topics that are gone are left out."""
     rows = []
     for topic, numbers in held.items():
@@ -56,29 +56,29 @@ def topics(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable
         if name is None:
             continue
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            raise Hidden
+            raise TopicsHidden
         rows.append(messages.TopicPartitions(topic, name, list(numbers)))
     return messages.Assignment(rows)
 
 
-def _describe(context: RequestContext, kind: Kind, machine: GroupMachine, group: Any) -> Job[Any]:
+def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupMachine, group: Any) -> Job[Any]:
     try:
         row = kind.messages.DescribedGroup(
             group_id=group.id,
             group_state=group.state,
             group_epoch=group.epoch,
             assignment_epoch=group.target_epoch,
-            **(yield from kind.head(context, machine, group)),
+            **(yield from kind.group_fields(context, machine, group)),
         )
         for member in list(group.members.values()):
             row.members.append(kind.member(context, group, member))
             yield
-    except Hidden:
-        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, kind.hidden, group.id)
+    except TopicsHidden:
+        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, kind.hidden_message, group.id)
     return row
 
 
-def _row(context: RequestContext, kind: Kind, group_id: str, waits: Waits) -> Job[Any]:
+def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
     """One group."""
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
@@ -91,11 +91,11 @@ def _row(context: RequestContext, kind: Kind, group_id: str, waits: Waits) -> Jo
     row = yield from _describe(context, kind, machine, group)
     ticket = shard.read()
     if ticket is not None:
-        waits.append((ticket, partial(_take, row)))
+        waits.append((ticket, partial(_apply_result, row)))
     return row
 
 
-def _take(row: Any, answer: Any) -> None:
+def _apply_result(row: Any, answer: Any) -> None:
     """What was read may never be committed: then nothing is told of the group."""
     if isinstance(answer, ProtocolError):
         empty = type(row)(answer.code, None, row.group_id)
@@ -103,10 +103,10 @@ def _take(row: Any, answer: Any) -> None:
             setattr(row, name, getattr(empty, name))
 
 
-def _all(context: RequestContext, kind: Kind, request: Any) -> WaitingJob[HandlerResult]:
-    out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), Waits()
+def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> WaitingJob[HandlerResult]:
+    out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), PendingResults()
     described = kind.messages.DescribedGroup
-    for group_id in once(request.group_ids):
+    for group_id in distinct(request.group_ids):
         yield None
         if group_id is None:
             continue
@@ -115,17 +115,17 @@ def _all(context: RequestContext, kind: Kind, request: Any) -> WaitingJob[Handle
         elif not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             row = described(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
         else:
-            row = yield from _row(context, kind, group_id, waits)
+            row = yield from _describe_group(context, kind, group_id, waits)
             if request.include_authorized_operations and not row.error_code:
                 row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         out.groups.append(row)
-        if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
-            yield from settle(waits)
-    yield from settle(waits)
+        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
+            yield from wait_for_results(waits)
+    yield from wait_for_results(waits)
     answer: HandlerResult = out
     return answer
 
 
-def describe(context: RequestContext, kind: Kind, request: Any) -> HandlerResult:
+def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> HandlerResult:
     """Answer each group on its own."""
-    return context.time_slice.start(_all(context, kind, request))
+    return context.time_slice.start(_describe_all(context, kind, request))

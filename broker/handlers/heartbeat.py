@@ -8,7 +8,7 @@ Source: ``GroupMetadataManager.java``, ``GroupCoordinatorService.heartbeat`` (ap
 
 from __future__ import annotations
 
-from ottla.broker.handlers.membership import ask
+from ottla.broker.handlers.membership import submit_group_request
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -21,4 +21,4 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
     def refuse(code: ErrorCode) -> Message:
         return HeartbeatResponse(error_code=0 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
-    return ask(context, request, refuse)
+    return submit_group_request(context, request, refuse)

@@ -17,7 +17,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ottla.broker import loggers
-from ottla.broker.handlers.alter_configs import check_form, checked, joined, reframed
+from ottla.broker.handlers.alter_configs import (
+    append_responses,
+    check_and_forward,
+    check_no_duplicates,
+    with_partial_frame,
+)
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
@@ -31,16 +36,18 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.schema import Message
 
-Forward = Callable[[RequestContext, Message], Awaitable[Any]]
+ForwardHandler = Callable[[RequestContext, Message], Awaitable[Any]]
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
     """Change levels of loggers here; ask the controller for all else."""
-    return context.time_slice.start(changed(context, request, checked, AclOperation.ALTER_CONFIGS))
+    return context.time_slice.start(
+        alter_loggers_and_forward(context, request, check_and_forward, AclOperation.ALTER_CONFIGS)
+    )
 
 
-def changed(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, forward: Forward, operation: AclOperation
+def alter_loggers_and_forward(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, forward: ForwardHandler, operation: AclOperation
 ) -> Job[Any]:
     """Apply changes of loggers and hand on the rest of the request.
 
@@ -65,17 +72,17 @@ def changed(
         return forward(context, request)
     rows = []
     for name, resources in own.items():
-        code, text = yield from _applied(context, resources, operation, validate_only=request.validate_only)
+        code, text = yield from _alter_loggers(context, resources, operation, validate_only=request.validate_only)
         for _ in resources:
             yield
             rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
     if not others:
         return IncrementalAlterConfigsResponse(responses=rows)
     part = replace(request, resources=others)
-    return joined(forward((yield from reframed(context, part)), part), rows)
+    return append_responses(forward((yield from with_partial_frame(context, part)), part), rows)
 
 
-def _applied(
+def _alter_loggers(
     context: RequestContext, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
 ) -> Job[tuple[ErrorCode, str | None]]:
     """Change the loggers of one resource; return its error and message."""
@@ -83,7 +90,7 @@ def _applied(
     try:
         if len(resources) > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        yield from check_form(changes)
+        yield from check_no_duplicates(changes)
         if not context.may(operation, ResourceType.CLUSTER):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             raise ProtocolError(code, code.text if operation is AclOperation.CLUSTER_ACTION else None)

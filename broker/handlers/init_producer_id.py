@@ -21,12 +21,12 @@ from ottla.wire.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.coordinator.ticket import Ticket
 
-_SAYS_FENCED = 4
+_FENCED_ERROR_SINCE = 4
 """The version from which on a producer understands PRODUCER_FENCED."""
 E = ErrorCode
 
 
-def _refused(code: ErrorCode) -> Message:
+def _error_response(code: ErrorCode) -> Message:
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
@@ -35,16 +35,16 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerRe
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-            return _refused(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _error_response(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not context.may(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.may_any(
         AclOperation.WRITE, ResourceType.TOPIC
     ):
-        return _refused(E.CLUSTER_AUTHORIZATION_FAILED)
+        return _error_response(E.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return _refused(E.INVALID_REQUEST)
+        return _error_response(E.INVALID_REQUEST)
     if transactional_id is not None:
-        return _begin(context, transactional_id, request)
-    fresh = context.services.producer_ids.next_nowait()
+        return _init_transactional(context, transactional_id, request)
+    fresh = context.services.producer_ids.try_generate()
     if fresh is not None:
         return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
     return _allocate(context)
@@ -52,22 +52,24 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerRe
 
 async def _allocate(context: RequestContext) -> Message:
     try:
-        fresh = await context.services.producer_ids.next()
+        fresh = await context.services.producer_ids.generate()
     except ProtocolError as error:
-        return _refused(error.code)
+        return _error_response(error.code)
     return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
 
 
-def _begin(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> HandlerResult:
+def _init_transactional(
+    context: RequestContext, transactional_id: str, request: InitProducerIdRequest
+) -> HandlerResult:
     from ottla.broker.txn import initialising  # an idempotent producer needs nothing of transactions
 
     limit_ms = context.services.config.number("transaction.max.timeout.ms")
     code = initialising.check(transactional_id, request.transaction_timeout_ms, limit_ms)
-    return _ask(context, transactional_id, request) if code is E.NONE else _refused(code)
+    return _submit(context, transactional_id, request) if code is E.NONE else _error_response(code)
 
 
-async def _ask(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> Message:
-    from ottla.broker.metadata.producer_ids import NoneNow
+async def _submit(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> Message:
+    from ottla.broker.metadata.producer_ids import ProducerIdUnavailable
     from ottla.broker.txn.events import InitProducerId
 
     services = context.services
@@ -80,14 +82,16 @@ async def _ask(context: RequestContext, transactional_id: str, request: InitProd
         )
 
     answer = await ask().wait()
-    if isinstance(answer, NoneNow):  # only a new transactional id needs one, or one whose epochs are used up
+    if isinstance(
+        answer, ProducerIdUnavailable
+    ):  # only a new transactional id needs one, or one whose epochs are used up
         try:
-            await services.producer_ids.ready()
-        except NoneNow as error:
-            return _refused(error.code)
+            await services.producer_ids.wait_available()
+        except ProducerIdUnavailable as error:
+            return _error_response(error.code)
         answer = await ask().wait()
     if isinstance(answer, ProtocolError):
-        is_old = answer.code is E.PRODUCER_FENCED and context.version < _SAYS_FENCED
-        return _refused(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)
+        is_old = answer.code is E.PRODUCER_FENCED and context.version < _FENCED_ERROR_SINCE
+        return _error_response(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)
     producer_id, epoch = answer
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)

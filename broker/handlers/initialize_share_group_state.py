@@ -23,4 +23,6 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
 def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.InitializeShareGroupStateResponse, wire.InitializeStateResult, wire.PartitionResult
-    return share_states.answer(context, request, kinds, _event, share_states.nothing, "initialize")
+    return share_states.submit_state_requests(
+        context, request, kinds, _event, share_states.write_no_result, "initialize"
+    )

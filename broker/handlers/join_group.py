@@ -11,13 +11,13 @@ A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; rea
 from __future__ import annotations
 
 from ottla.broker.groups.rebalance import join_error
-from ottla.broker.handlers.membership import ask
+from ottla.broker.handlers.membership import submit_group_request
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.schema import Message
 
-MOST_PROTOCOLS = 1_000
+MAX_PROTOCOLS = 1_000
 """Assignors that a member may name. Each is compared with those of all members while the event loop waits."""
 
 
@@ -27,6 +27,6 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)
 
-    if len(request.protocols) > MOST_PROTOCOLS:
+    if len(request.protocols) > MAX_PROTOCOLS:
         return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return ask(context, request, refuse)
+    return submit_group_request(context, request, refuse)

@@ -10,7 +10,7 @@ Several members: KIP-345; reasons: KIP-800.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.membership import ask
+from ottla.broker.handlers.membership import submit_group_request
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -23,4 +23,4 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult
     def refuse(code: ErrorCode) -> Message:
         return LeaveGroupResponse(error_code=code)
 
-    return ask(context, request, refuse)
+    return submit_group_request(context, request, refuse)

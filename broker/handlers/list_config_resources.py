@@ -29,7 +29,7 @@ from ottla.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+RESOURCE_TYPES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
 
 def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
@@ -48,8 +48,8 @@ def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
     """List names, kind by kind."""
-    kinds = request.resource_types or (KINDS if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
-    if any(kind not in KINDS for kind in kinds):
+    kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
+    if any(kind not in RESOURCE_TYPES for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return context.time_slice.start(_list(context.image, dict.fromkeys(kinds)))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import CONSUMER
-from ottla.broker.handlers.rows import Waits, settle
+from ottla.broker.handlers.rows import PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
@@ -25,7 +25,7 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 from ottla.wire.written import StreamingArray
 
 CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
-_SPELT = {"NotReady": "not_ready"}
+_STATE_SPELLINGS = {"NotReady": "not_ready"}
 """States that are filtered by another text than they are shown with."""
 _STATES = frozenset(
     {
@@ -44,7 +44,7 @@ _STATES = frozenset(
 _TYPES = frozenset({CLASSIC, CONSUMER, SHARE, STREAMS})
 
 
-def _known(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
+def _recognized_names(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
     """Return those names of a filter that a group can have: no more is kept, however many there are."""
     found: set[str] = set()
     for name in names:
@@ -56,10 +56,10 @@ def _known(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
 
 
 def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[HandlerResult]:
-    out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), Waits()
+    out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
-    states = yield from _known(request.states_filter, _STATES)
-    types = yield from _known(request.types_filter, _TYPES)
+    states = yield from _recognized_names(request.states_filter, _STATES)
+    types = yield from _recognized_names(request.types_filter, _TYPES)
     by_state, by_type = len(request.states_filter) > 0, len(request.types_filter) > 0
 
     def take(answer: Any) -> None:
@@ -84,14 +84,14 @@ def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[Han
         )
         for row in rows:
             may_see = may_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, row.group_id)
-            state = _SPELT.get(row.group_state, row.group_state.lower())
+            state = _STATE_SPELLINGS.get(row.group_state, row.group_state.lower())
             if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
                 out.groups.append(row)
             yield None
         ticket = shard.read()
         if ticket is not None:
             waits.append((ticket, take))
-    yield from settle(waits)
+    yield from wait_for_results(waits)
     return out
 
 

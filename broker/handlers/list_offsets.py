@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.broker.replica.partition import Leading
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.partition import LeaderState
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
 from ottla.broker.unpacking import DecompressionLimiter
@@ -38,11 +38,11 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID = -1, -2
-KNOWS_NOT_AVAILABLE = 5
+NOT_AVAILABLE_SINCE = 5
 
 
 def _find(
-    replica: Replica, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
+    replica: HostedPartition, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
 ) -> WaitingJob[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
 
@@ -70,7 +70,7 @@ def _find(
     return -1, -1, -1
 
 
-def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
+def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest) -> int:
     """Return the first offset that is not told (``lastFetchableOffset``)."""
     log = replica.log
     if request.replica_id != CONSUMER_REPLICA_ID:
@@ -78,15 +78,15 @@ def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _is_unknown(replica: Replica, request: ListOffsetsRequest) -> bool:
+def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsRequest) -> bool:
     """Whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
     state = replica.state
-    if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not Leading:
+    if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not LeaderState:
         return False
-    return state.is_lagging(replica.log.high_watermark)
+    return state.is_high_watermark_unknown(replica.log.high_watermark)
 
 
-def _one(
+def _list_partition(
     context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
 ) -> WaitingJob[ListOffsetsPartitionResponse]:
     """One partition's answer.
@@ -100,12 +100,12 @@ def _one(
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
-    replica = context.services.replica_manager.any(topic, part.partition_index)
+    replica = context.services.replica_manager.hosted(topic, part.partition_index)
     if request.replica_id == DEBUGGING_REPLICA_ID:
         replica.check_epoch(part.current_leader_epoch)
     else:
-        replica.check_leads(part.current_leader_epoch)
-    upper, unknown = _upper(replica, request), _is_unknown(replica, request)
+        replica.check_leader(part.current_leader_epoch)
+    upper, unknown = _last_fetchable_offset(replica, request), _is_high_watermark_unknown(replica, request)
     try:
         timestamp_ms, offset, epoch = yield from _find(
             replica, part, upper, context.services.decompression_limiter, unknown=unknown
@@ -121,7 +121,7 @@ def _one(
     )
 
 
-def _answer(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[HandlerResult]:
+def _list_all(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[HandlerResult]:
     response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
@@ -135,10 +135,10 @@ def _answer(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[
         rows: list[ListOffsetsPartitionResponse] = StreamingArray(ListOffsetsResponse, context.version)
         for part in topic.partitions:
             try:
-                row = yield from _one(context, topic.name, twice[topic.name], request, part)
+                row = yield from _list_partition(context, topic.name, twice[topic.name], request, part)
             except ProtocolError as error:
                 code = error.code
-                if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < KNOWS_NOT_AVAILABLE:
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_SINCE:
                     code = ErrorCode.LEADER_NOT_AVAILABLE
                 row = ListOffsetsPartitionResponse(part.partition_index, code)
             rows.append(row)
@@ -150,4 +150,4 @@ def _answer(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
     """Answer each partition on its own."""
-    return context.time_slice.start(_answer(context, request))
+    return context.time_slice.start(_list_all(context, request))

@@ -29,7 +29,7 @@ from ottla.wire.messages.list_transactions import (
 )
 from ottla.wire.written import StreamingArray
 
-MOST_BYTES = 1 << 17
+MAX_PATTERN_BYTES = 1 << 17
 """A pattern may take so much memory, and with that so much time for an id."""
 
 
@@ -42,7 +42,7 @@ def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[Hand
     states = yield from collect_distinct_steps(request.state_filters)
     unknown = yield from collect_steps(name for name in states if name not in BY_TITLE)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
-    passes = _Filter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
+    passes = _TransactionFilter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
     try:
         shards = list(context.services.transaction_coordinator.shards())
         pattern = _pattern(request.transactional_id_pattern)
@@ -65,7 +65,7 @@ def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[Hand
     return out
 
 
-class _Filter:
+class _TransactionFilter:
     """What a request asks for, however long its lists are; ``states``: those of its states that are known."""
 
     def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
@@ -94,7 +94,7 @@ def _pattern(text: str | None) -> Any:
     import re2  # only who asks by a pattern needs it
 
     options = re2.Options()
-    options.max_mem, options.log_errors = MOST_BYTES, False
+    options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False
     try:
         return re2.compile(text, options)
     except (re2.error, UnicodeError):

@@ -14,19 +14,19 @@ from ottla.broker.server.dispatch import RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-_ASKED_AT_ONCE = 100
+_CHECKS_PER_STEP = 100
 
 
-def taking_in(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
+def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
     """The names as a `SortedTexts`, each once, where the member may see all of them.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
     """
     if context.has_authorizer:
-        yield from _allowed(context, names)
+        yield from _check_authorized(context, names)
     every: dict[str, None] = {}
-    left = _most_bytes(context, group_id)
+    left = _max_record_bytes(context, group_id)
     for at in range(0, len(names), SORTED_AT_ONCE):
         new = [name for name in dict.fromkeys(names[at : at + SORTED_AT_ONCE]) if name not in every]
         every.update(dict.fromkeys(new))
@@ -37,15 +37,15 @@ def taking_in(context: RequestContext, group_id: str, names: list[str]) -> Gener
     return cast("list[str]", (yield from sorting_texts(every)))  # written and gone through as one
 
 
-def _allowed(context: RequestContext, names: list[str]) -> Generator[None, None, None]:
+def _check_authorized(context: RequestContext, names: list[str]) -> Generator[None, None, None]:
     for number, name in enumerate(names):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if number % _ASKED_AT_ONCE == 0:
+        if number % _CHECKS_PER_STEP == 0:
             yield
 
 
-def _most_bytes(context: RequestContext, group_id: str) -> int:
+def _max_record_bytes(context: RequestContext, group_id: str) -> int:
     """The size of the largest record of a group here.
 
     Raises:

@@ -13,7 +13,7 @@ from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 
-Refuse = Callable[[ErrorCode], Message]
+ErrorResponse = Callable[[ErrorCode], Message]
 
 
 def java_uuid(raw: bytes) -> str:
@@ -27,10 +27,10 @@ def kafka_uuid(raw: bytes) -> str:
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def ask(
+def submit_group_request(
     context: RequestContext,
     request: Any,
-    refuse: Refuse,
+    refuse: ErrorResponse,
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
 ) -> HandlerResult:
@@ -46,21 +46,21 @@ def ask(
         lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
     )
     if ticket.answer is not None:
-        return _message(ticket.answer, refuse)
-    return _wait(context, request.group_id, ticket, refuse)
+        return _response(ticket.answer, refuse)
+    return _wait_for_response(context, request.group_id, ticket, refuse)
 
 
-def _message(answer: Any, refuse: Refuse) -> Message:
+def _response(answer: Any, refuse: ErrorResponse) -> Message:
     if isinstance(answer, ProtocolError):
         return refuse(answer.code)
     assert isinstance(answer, Message)
     return answer
 
 
-async def _wait(context: RequestContext, group_id: str, ticket: Ticket, refuse: Refuse) -> Message:
+async def _wait_for_response(context: RequestContext, group_id: str, ticket: Ticket, refuse: ErrorResponse) -> Message:
     """Wait for the answer; the group hears if the client leaves before it comes."""
     forget = context.peer.on_close(partial(context.services.groups.close, group_id, ticket))
     try:
-        return _message(await ticket.wait(), refuse)
+        return _response(await ticket.wait(), refuse)
     finally:
         forget()

@@ -34,11 +34,11 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.written import StreamingArray
 
-BY_ID_SINCE = 12
+TOPIC_ID_SINCE = 12
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-def cluster_operations(context: RequestContext) -> int:
+def cluster_authorized_operations(context: RequestContext) -> int:
     """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
     return (
         context.authorized_operations(ResourceType.CLUSTER)
@@ -47,7 +47,7 @@ def cluster_operations(context: RequestContext) -> int:
     )
 
 
-def _row(
+def _topic_response(
     context: RequestContext, image: MetadataImage, topic: TopicImage, request: MetadataRequest
 ) -> Job[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
@@ -70,12 +70,14 @@ def _row(
     return row
 
 
-def _denied(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+def _unauthorized_topic(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
     """The row of a topic that who asks may not see, or not make: it does not say whether there is one."""
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
-def _missing(context: RequestContext, name: str, request: MetadataRequest, *, create: bool) -> MetadataResponseTopic:
+def _unknown_topic(
+    context: RequestContext, name: str, request: MetadataRequest, *, create: bool
+) -> MetadataResponseTopic:
     """The row of a topic that is not there, which may begin to exist because of it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
@@ -85,7 +87,7 @@ def _missing(context: RequestContext, name: str, request: MetadataRequest, *, cr
             AclOperation.CREATE, ResourceType.TOPIC, name
         )
         if not may_create:
-            return _denied(name)
+            return _unauthorized_topic(name)
         context.services.controller_forwarder.auto_create(name)
     row = MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
     if request.include_topic_authorized_operations:
@@ -93,23 +95,23 @@ def _missing(context: RequestContext, name: str, request: MetadataRequest, *, cr
     return row
 
 
-def _by_id(
+def _topic_by_id(
     context: RequestContext, wanted: MetadataRequestTopic, request: MetadataRequest
 ) -> Job[MetadataResponseTopic]:
     topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
     if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
-        return _denied(None if context.version >= 12 else "", wanted.topic_id)
-    return (yield from _row(context, context.image, topic, request))
+        return _unauthorized_topic(None if context.version >= 12 else "", wanted.topic_id)
+    return (yield from _topic_response(context, context.image, topic, request))
 
 
 def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
     """Whether a topic is asked for in a way its version only has room for."""
-    return context.version < BY_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
+    return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
-def _refused(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
+def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
     refused = MetadataResponse(
         error_code=ErrorCode.INVALID_REQUEST, topics=StreamingArray(MetadataResponse, context.version)
@@ -122,10 +124,10 @@ def _refused(context: RequestContext, request: MetadataRequest) -> Job[MetadataR
 
 def handle(context: RequestContext, request: MetadataRequest) -> HandlerResult:
     """Answer from the metadata image."""
-    return context.time_slice.start(_answer(context, request))
+    return context.time_slice.start(_describe(context, request))
 
 
-def _answer(context: RequestContext, request: MetadataRequest) -> Job[HandlerResult]:
+def _describe(context: RequestContext, request: MetadataRequest) -> Job[HandlerResult]:
     services = context.services
     image = context.image
     response = MetadataResponse(
@@ -139,14 +141,14 @@ def _answer(context: RequestContext, request: MetadataRequest) -> Job[HandlerRes
     if request.topics is None or (context.version == 0 and not request.topics):
         for name in (yield from sort_steps(image.topics)):
             if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_look=True):
-                response.topics.append((yield from _row(context, image, image.topics[name], request)))
+                response.topics.append((yield from _topic_response(context, image, image.topics[name], request)))
             yield
-        return _authorized(context, response, request)
+        return _add_authorized_operations(context, response, request)
     asked: set[Hashable] = set()
     by_id = False
     for wanted in request.topics:
         if _has_no_ids_yet(context, wanted):
-            return (yield from _refused(context, request))
+            return (yield from _reject_request(context, request))
         by_id = by_id or wanted.topic_id != ZERO_UUID
         yield
     for wanted in request.topics:
@@ -156,18 +158,20 @@ def _answer(context: RequestContext, request: MetadataRequest) -> Job[HandlerRes
             continue
         asked.add(what)
         if by_id or wanted.name is None:
-            row = yield from _by_id(context, wanted, request)
+            row = yield from _topic_by_id(context, wanted, request)
         elif not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, wanted.name):
-            row = _denied(wanted.name)
+            row = _unauthorized_topic(wanted.name)
         elif wanted.name in image.topics:
-            row = yield from _row(context, image, image.topics[wanted.name], request)
+            row = yield from _topic_response(context, image, image.topics[wanted.name], request)
         else:
-            row = _missing(context, wanted.name, request, create=create)
+            row = _unknown_topic(context, wanted.name, request, create=create)
         response.topics.append(row)
-    return _authorized(context, response, request)
+    return _add_authorized_operations(context, response, request)
 
 
-def _authorized(context: RequestContext, response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
+def _add_authorized_operations(
+    context: RequestContext, response: MetadataResponse, request: MetadataRequest
+) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = cluster_operations(context)
+        response.cluster_authorized_operations = cluster_authorized_operations(context)
     return response

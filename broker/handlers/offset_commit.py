@@ -15,8 +15,8 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.machine import Commit
-from ottla.broker.handlers.positions import Good, is_too_long, positions
-from ottla.broker.handlers.rows import settled
+from ottla.broker.handlers.positions import ValidPartitions, is_metadata_too_long, new_offsets
+from ottla.broker.handlers.rows import wait_for_result
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -30,7 +30,7 @@ from ottla.wire.messages.offset_commit import (
 from ottla.wire.written import StreamingArray
 
 
-class _Work:
+class _OffsetCommit:
     """One request on its way."""
 
     def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
@@ -38,22 +38,22 @@ class _Work:
         self._request = request
         self._image = context.image
         self._limit = context.services.groups.settings.max_metadata_bytes
-        self._rows: dict[Any, OffsetCommitResponseTopic] = {}
-        self.good: list[Good] = []
+        self._topic_responses: dict[Any, OffsetCommitResponseTopic] = {}
+        self.valid_partitions: list[ValidPartitions] = []
         self.response = OffsetCommitResponse()
 
     def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
         """A topic's answer: one, by name up to v9, by id from v10."""
         key = name if self._context.version < 10 else topic_id
-        row = self._rows.get(key)
+        row = self._topic_responses.get(key)
         if row is None:
-            row = self._rows[key] = OffsetCommitResponseTopic(
+            row = self._topic_responses[key] = OffsetCommitResponseTopic(
                 name, topic_id, StreamingArray(OffsetCommitResponse, self._context.version)
             )
             self.response.topics.append(row)
         return row
 
-    def sort_out(self) -> Job[None]:
+    def validate(self) -> Job[None]:
         """Answer for what is not there, keep the rest."""
         by_id = self._context.version >= 10
         for wanted in self._request.topics:
@@ -69,10 +69,10 @@ class _Work:
                     row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
                 yield
             if good and topic is not None:
-                self.good.append(Good(topic.name, topic.id, good))
+                self.valid_partitions.append(ValidPartitions(topic.name, topic.id, good))
             yield
 
-    def ask(self) -> Ticket:
+    def submit(self) -> Ticket:
         """Hand the positions to the group's machine."""
         request = self._request
         return self._context.services.groups.ask(
@@ -84,18 +84,18 @@ class _Work:
                 request.group_instance_id,
                 request.generation_id_or_member_epoch,
                 request.retention_time_ms,
-                positions(self.good, self._limit),
+                new_offsets(self.valid_partitions, self._limit),
                 self._context.version,
             ),
         )
 
-    def take_in(self, answer: Any) -> Job[None]:
+    def apply_result(self, answer: Any) -> Job[None]:
         """Give every position that was handed in the group's verdict."""
         verdict = answer.code if isinstance(answer, ProtocolError) else answer
-        for name, topic_id, partitions in self.good:
+        for name, topic_id, partitions in self.valid_partitions:
             row = self._row(name, topic_id)
             for part in partitions:
-                long = verdict == ErrorCode.NONE and is_too_long(part, self._limit)
+                long = verdict == ErrorCode.NONE and is_metadata_too_long(part, self._limit)
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
                 row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
                 yield
@@ -104,11 +104,11 @@ class _Work:
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
     """Check each position, hand the good ones to the group's machine."""
-    return context.time_slice.start(_commit(_Work(context, request)))
+    return context.time_slice.start(_commit(_OffsetCommit(context, request)))
 
 
-def _commit(work: _Work) -> WaitingJob[HandlerResult]:
-    yield from work.sort_out()
-    if work.good:
-        yield from work.take_in((yield from settled(work.ask())))
+def _commit(work: _OffsetCommit) -> WaitingJob[HandlerResult]:
+    yield from work.validate()
+    if work.valid_partitions:
+        yield from work.apply_result((yield from wait_for_result(work.submit())))
     return work.response

@@ -11,7 +11,7 @@ From KIP-496.
 from __future__ import annotations
 
 from ottla.broker.groups.machine import DeleteOffsets
-from ottla.broker.handlers.rows import settled
+from ottla.broker.handlers.rows import wait_for_result
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -36,7 +36,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> WaitingJob
             yield None
         yield None
     ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
-    answer = yield from settled(ticket)
+    answer = yield from wait_for_result(ticket)
     if isinstance(answer, ProtocolError):
         out.error_code = answer.code
         return out

@@ -20,7 +20,7 @@ from typing import Any
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
+from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
@@ -31,24 +31,24 @@ from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.written import StreamingArray
 
-Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
+PartitionResponse = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 
 
-class _Reader:
+class _OffsetReader:
     """One request: rows of the form its version has."""
 
     def __init__(self, context: RequestContext, *, stable: bool) -> None:
         self.context = context
         self._stable = stable
         self.image: MetadataImage = context.image
-        self.row = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
-        self.waits = Waits()
+        self.response_class = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
+        self.pending_reads = PendingResults()
 
-    def unstable(self, offsets: Offsets, group_id: str, topic: str) -> Container[int]:
+    def unstable_partitions(self, offsets: Offsets, group_id: str, topic: str) -> Container[int]:
         """Partitions that must not be shown, as a transaction is open there."""
         return offsets.pending.of_topic(group_id, topic) if self._stable else ()
 
-    def rows(
+    def add_offsets(
         self,
         out: list[Any],
         partitions: Iterable[int],
@@ -57,7 +57,7 @@ class _Reader:
         unstable: Container[int],
     ) -> Job[None]:
         """A topic's positions; those of an earlier topic of the same name are none."""
-        row = self.row
+        row = self.response_class
         for number in partitions:
             if unstable and number in unstable:
                 out.append(row(number, INVALID_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
@@ -71,10 +71,10 @@ class _Reader:
                 out.append(row(number, found.offset, found.leader_epoch, found.metadata))
             yield
 
-    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
+    def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
         """A topic's positions, each with an error."""
         for number in partitions:
-            out.append(self.row(number, INVALID_OFFSET, -1, "", code))
+            out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
             yield
 
     def id_of(self, name: str) -> bytes:
@@ -83,7 +83,9 @@ class _Reader:
         return ZERO_UUID if known is None else known.id
 
 
-def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Job[None]:
+def _read_all_topics(
+    reader: _OffsetReader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup
+) -> Job[None]:
     for name, stored in list(offsets.topics(group_id).items()):
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
@@ -94,13 +96,13 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
             name, topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
         )
         out.topics.append(topic)
-        unstable = reader.unstable(offsets, group_id, name)
-        yield from reader.rows(topic.partitions, list(stored), stored, topic_id, unstable)
+        unstable = reader.unstable_partitions(offsets, group_id, name)
+        yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
         yield
 
 
-def _some(
-    reader: _Reader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
+def _read_topics(
+    reader: _OffsetReader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
 ) -> Job[None]:
     by_id = reader.context.version >= 10
     failed = []
@@ -111,25 +113,29 @@ def _some(
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
             failed.append(topic)
-            yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+            yield from reader.add_errors(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
         elif not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             failed.append(topic)
-            yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            yield from reader.add_errors(
+                topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
         else:
             out.topics.append(topic)
             stored = offsets.of_topic(wanted.group_id, name)
-            unstable = reader.unstable(offsets, wanted.group_id, name)
-            yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable)
+            unstable = reader.unstable_partitions(offsets, wanted.group_id, name)
+            yield from reader.add_offsets(
+                topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
+            )
         yield
     out.topics += failed
 
 
-def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
+def _set_error(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
     if isinstance(answer, ProtocolError):
         out.error_code, out.topics = answer.code, []
 
 
-def _check(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
+def _check_fetch(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
     """Whether who asks may read a group's positions now."""
     consumer, streams = machine.consumer(wanted.group_id), machine.streams_group(wanted.group_id)
     if consumer is not None:
@@ -142,7 +148,7 @@ def _check(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
         check_streams(streams, wanted.member_id, wanted.member_epoch)
 
 
-def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Job[None]:
+def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Job[None]:
     """One group, in the form of v8 and later."""
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -154,21 +160,23 @@ def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetch
         return
     machine = machine_of(shard)
     try:
-        _check(machine, wanted)
+        _check_fetch(machine, wanted)
     except ProtocolError as error:
         out.error_code = error.code
         return
     offsets = machine.offsets
     if wanted.topics is None:
-        yield from _all(reader, offsets, wanted.group_id, out)
+        yield from _read_all_topics(reader, offsets, wanted.group_id, out)
     else:
-        yield from _some(reader, offsets, wanted, out)
+        yield from _read_topics(reader, offsets, wanted, out)
     ticket = shard.read()
     if ticket is not None:
-        reader.waits.append((ticket, partial(_refuse, out)))
+        reader.pending_reads.append((ticket, partial(_set_error, out)))
 
 
-def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> WaitingJob[None]:
+def _read_groups(
+    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
+) -> WaitingJob[None]:
     whole: set[str] = set()
     for wanted in request.groups:
         if wanted.topics is None and wanted.group_id in whole:
@@ -177,14 +185,16 @@ def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
             whole.add(wanted.group_id)
         out = m.OffsetFetchResponseGroup(wanted.group_id)
         response.groups.append(out)
-        yield from _read(reader, wanted, out)
+        yield from _read_group(reader, wanted, out)
         yield None
-        if len(response.groups) % WAITS_AT_ONCE == 0:  # while they are still at hand
-            yield from settle(reader.waits)
-    yield from settle(reader.waits)
+        if len(response.groups) % MAX_PENDING_RESULTS == 0:  # while they are still at hand
+            yield from wait_for_results(reader.pending_reads)
+    yield from wait_for_results(reader.pending_reads)
 
 
-def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> WaitingJob[None]:
+def _read_before_v8(
+    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
+) -> WaitingJob[None]:
     """The form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
@@ -192,8 +202,8 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
             m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
         )
     out = m.OffsetFetchResponseGroup(request.group_id)
-    yield from _read(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
-    yield from settle(reader.waits)
+    yield from _read_group(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
+    yield from wait_for_results(reader.pending_reads)
     response.error_code = out.error_code
     for found in out.topics:
         rows: list[Any] = found.partitions
@@ -205,17 +215,17 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
                 wanted.name, StreamingArray(m.OffsetFetchResponse, reader.context.version)
             )
             response.topics.append(topic)
-            yield from reader.refused(topic.partitions, wanted.partition_indexes, out.error_code)
+            yield from reader.add_errors(topic.partitions, wanted.partition_indexes, out.error_code)
             yield None
 
 
 def handle(context: RequestContext, request: m.OffsetFetchRequest) -> HandlerResult:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
-    return context.time_slice.start(_answer(context, request))
+    return context.time_slice.start(_fetch_offsets(context, request))
 
 
-def _answer(context: RequestContext, request: m.OffsetFetchRequest) -> WaitingJob[HandlerResult]:
+def _fetch_offsets(context: RequestContext, request: m.OffsetFetchRequest) -> WaitingJob[HandlerResult]:
     response = m.OffsetFetchResponse(groups=StreamingArray(m.OffsetFetchResponse, context.version))
-    reader = _Reader(context, stable=request.require_stable)
-    yield from (_read_old if context.version < 8 else _read_all)(reader, request, response)
+    reader = _OffsetReader(context, stable=request.require_stable)
+    yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)
     return response

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.rows import each
+from ottla.broker.handlers.rows import collect_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.wire.errors import ProtocolError
@@ -24,26 +24,26 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 from ottla.wire.written import StreamingArray
 
 
-def _end_of(context: RequestContext, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
-    replica = context.services.replica_manager.any(topic, part.partition)
-    replica.check_leads(part.current_leader_epoch)
+def _epoch_end_offset(context: RequestContext, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    replica = context.services.replica_manager.hosted(topic, part.partition)
+    replica.check_leader(part.current_leader_epoch)
     log = replica.log
     epoch, end = log.epochs.end_offset_for(part.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, part.partition, epoch, end)
 
 
-def _refused(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOffset:
+def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOffset:
     return EpochEndOffset(error.code, part.partition)
 
 
 def _answer(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Job[HandlerResult]:
     response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
     for topic in request.topics:
-        rows = yield from each(
+        rows = yield from collect_results(
             StreamingArray(OffsetForLeaderEpochResponse, context.version),
             topic.partitions,
-            partial(_end_of, context, topic.topic),
-            _refused,
+            partial(_epoch_end_offset, context, topic.topic),
+            _error_result,
         )
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
         yield

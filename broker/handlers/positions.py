@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ottla.broker.groups.offsets import NewOffset
 
 
-class Good(NamedTuple):
+class ValidPartitions(NamedTuple):
     """Partitions of a topic that exist, as a request names them."""
 
     name: str
@@ -19,21 +19,21 @@ class Good(NamedTuple):
     partitions: Sequence[Any]
 
 
-def java_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     """``String.length``: UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def is_too_long(part: Any, limit: int) -> bool:
+def is_metadata_too_long(part: Any, limit: int) -> bool:
     """Whether a position's metadata is longer than ``offset.metadata.max.bytes``, which Kafka counts in letters."""
-    return java_length(part.committed_metadata or "") > limit
+    return utf16_length(part.committed_metadata or "") > limit
 
 
-def positions(good: Iterable[Good], limit: int) -> Iterator[NewOffset]:
+def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[NewOffset]:
     """What is to be stored: all but those whose metadata is too long."""
     for name, topic_id, partitions in good:
         for part in partitions:
-            if not is_too_long(part, limit):
+            if not is_metadata_too_long(part, limit):
                 yield NewOffset(
                     name,
                     topic_id,

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.handlers.acknowledged import acknowledged
-from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, TRANSACTIONAL, first_look, topic_name
+from ottla.broker.handlers.acknowledged import wait_for_acks
+from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, TRANSACTIONAL, find_batch_problem, topic_name
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.waiting import Waiting
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.waiting import DelayedProduce
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import HandlerResult, RequestContext, Uncancellable
 from ottla.broker.turn import Job
@@ -51,14 +51,14 @@ from ottla.wire.schema import Message
 from ottla.wire.written import StreamingArray
 
 if TYPE_CHECKING:
-    from ottla.broker.handlers.transactional import Confirmation
+    from ottla.broker.handlers.transactional import TransactionVerification
 
 MIN_ZSTD_VERSION = 7
-MOST_NAMED = 10_000
+MAX_RECORD_ERRORS = 10_000
 """So many records at fault are named in one answer."""
 _ACKS = (-1, 0, 1)
 _CLIENT = AppendOrigin.CLIENT
-_MANY = 64
+_MANY_PARTITIONS = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 # Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
@@ -73,7 +73,9 @@ _WITHOUT_LOG_START = (
 )
 
 
-def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
+def _error_partition(
+    part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
+) -> PartitionProduceResponse:
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message
@@ -81,14 +83,16 @@ def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: 
     return out
 
 
-def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica) -> PartitionProduceResponse:
+def _rejected_partition(
+    part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
+) -> PartitionProduceResponse:
     """A refusal by the log itself."""
-    return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+    return _error_partition(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
 
 
 def _append(
     context: RequestContext,
-    replica: Replica,
+    replica: HostedPartition,
     part: PartitionProduceData,
     checked: ValidatedBatch | None,
     txn: TxnAppendContext,
@@ -116,20 +120,20 @@ def _append(
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
-        return _refused(part, error, replica)
+        return _rejected_partition(part, error, replica)
     return PartitionProduceResponse(
         part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
     )
 
 
-def _one(
+def _append_partition(
     context: RequestContext,
     name: str | None,
     part: PartitionProduceData,
     acks: int,
     checked: ValidatedBatch | None = None,
     txn: TxnAppendContext = NO_TXN_CONTEXT,
-) -> tuple[PartitionProduceResponse, Replica | None]:
+) -> tuple[PartitionProduceResponse, HostedPartition | None]:
     replica = None
     try:
         if name is None:
@@ -146,42 +150,51 @@ def _one(
         replica = context.services.replica_manager.leader(name, part.index)
         if acks not in _ACKS:
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
-        if acks == -1 and not replica.is_alone:
+        if acks == -1 and not replica.is_sole_replica:
             replica.check_min_isr()
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
-        return _failed(part, error), replica
+        return _error_partition(part, error), replica
 
 
-class _Later(NamedTuple):
+class _DeferredAppend(NamedTuple):
     """A partition whose records must be looked at first, and where its row belongs."""
 
     name: str
     part: PartitionProduceData
-    rows: list[PartitionProduceResponse]
-    at: int
+    responses: list[PartitionProduceResponse]
+    row_index: int
     steps: ValidationJob
     txn: TxnAppendContext
 
 
-class _Outcome:
+class _ProduceResult:
     """What a request has come to so far."""
 
-    __slots__ = ("_context", "_failed", "_leaders", "_named", "_request", "_waiting", "later", "response")
+    __slots__ = (
+        "_context",
+        "_has_failed",
+        "_leaders",
+        "_record_error_count",
+        "_request",
+        "_delayed",
+        "deferred",
+        "response",
+    )
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self._request = request
         self.response = ProduceResponse()
-        self._failed = False
-        self._waiting: list[Waiting] = []
+        self._has_failed = False
+        self._delayed: list[DelayedProduce] = []
         self._leaders: set[int] = set()
-        self._named = 0
+        self._record_error_count = 0
         """Records at fault that are named."""
-        self.later: list[_Later] = []
+        self.deferred: list[_DeferredAppend] = []
         """What must be looked at first."""
 
-    def take(
+    def append_partition(
         self,
         name: str | None,
         part: PartitionProduceData,
@@ -190,36 +203,36 @@ class _Outcome:
     ) -> None:
         """Append one partition's batch, and give it its row."""
         try:
-            row, replica = _one(self._context, name, part, self._request.acks, None, txn)
+            row, replica = _append_partition(self._context, name, part, self._request.acks, None, txn)
         except ValidationPending as first:
             assert name is not None
-            self.later.append(_Later(name, part, rows, len(rows), first.steps, txn))
+            self.deferred.append(_DeferredAppend(name, part, rows, len(rows), first.steps, txn))
             rows.append(PartitionProduceResponse(part.index))
             return
-        self.note(name, row, replica)
+        self.record_result(name, row, replica)
         rows.append(row)
 
-    def refuse(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
+    def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
         """Give a partition its row where nothing of the request is looked at."""
-        (row := _failed(part, error)).error_message = error.message
-        self.note(None, row, None)
+        (row := _error_partition(part, error)).error_message = error.message
+        self.record_result(None, row, None)
         rows.append(row)
 
-    def note(self, name: str | None, row: PartitionProduceResponse, replica: Replica | None) -> None:
+    def record_result(self, name: str | None, row: PartitionProduceResponse, replica: HostedPartition | None) -> None:
         """Take a partition's row into account."""
         if row.error_code:
-            self._failed = True
-            self._named += len(row.record_errors)
-            if self._named > MOST_NAMED:
+            self._has_failed = True
+            self._record_error_count += len(row.record_errors)
+            if self._record_error_count > MAX_RECORD_ERRORS:
                 row.record_errors = []
             if row.error_code in _LEADER_ERRORS and name is not None and self._context.version >= 10:
-                _tell_leader(self._context, name, row.index, row, self._leaders)
-        elif replica is not None and (self._request.acks == -1 or replica.flushing):
+                _add_current_leader(self._context, name, row.index, row, self._leaders)
+        elif replica is not None and (self._request.acks == -1 or replica.is_flushing):
             log = replica.log
             if log.high_watermark < log.log_end_offset:
-                self._waiting.append(Waiting.begin(replica, row))
+                self._delayed.append(DelayedProduce.for_log_end(replica, row))
 
-    def answer(self) -> HandlerResult:
+    def response_or_wait(self) -> HandlerResult:
         """The answer, once every partition has its row."""
         context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
@@ -229,27 +242,27 @@ class _Outcome:
                     peer, client_id, size_bytes, now_ms
                 )
         if self._request.acks == 0:
-            if self._failed:
+            if self._has_failed:
                 raise CloseConnection
             return None
         if self._leaders:
             endpoints = context.services.metadata.endpoints(context.peer)
             self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
-        if self._waiting:
-            return acknowledged(self._context, self._request, self.response, self._waiting)
+        if self._delayed:
+            return wait_for_acks(self._context, self._request, self.response, self._delayed)
         return self.response
 
 
-class _Confirmed(_Outcome):
+class _VerifiedProduceResult(_ProduceResult):
     """One where coordinators have refused some partitions, and given the proof for others."""
 
     __slots__ = ("_confirmation",)
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, confirmation: Confirmation) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest, confirmation: TransactionVerification) -> None:
         super().__init__(context, request)
         self._confirmation = confirmation
 
-    def take(
+    def append_partition(
         self,
         name: str | None,
         part: PartitionProduceData,
@@ -260,26 +273,26 @@ class _Confirmed(_Outcome):
         at = name or "", part.index
         error = self._confirmation.refused.get(at)
         if error is None:
-            super().take(name, part, rows, self._confirmation.txns.get(at, txn))
+            super().append_partition(name, part, rows, self._confirmation.txns.get(at, txn))
             return
-        row = _failed(part, error)
+        row = _error_partition(part, error)
         if error.code is ErrorCode.INVALID_TXN_STATE:
             row.error_message = error.message
-        self.note(name, row, None)
+        self.record_result(name, row, None)
         rows.append(row)
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | Uncancellable:
     """Append every partition's batch; each has its own outcome."""
-    outcome = _Outcome(context, request)
+    outcome = _ProduceResult(context, request)
     topics = request.topic_data
-    if len(topics) > _MANY:
-        return Uncancellable(_long(context, request, outcome))
+    if len(topics) > _MANY_PARTITIONS:
+        return Uncancellable(_produce_many(context, request, outcome))
     corrupt = None
     for topic in topics:
-        if len(topic.partition_data) > _MANY:
-            return Uncancellable(_long(context, request, outcome))
-        corrupt = corrupt or first_look(topic.partition_data)
+        if len(topic.partition_data) > _MANY_PARTITIONS:
+            return Uncancellable(_produce_many(context, request, outcome))
+        corrupt = corrupt or find_batch_problem(topic.partition_data)
     if corrupt is TRANSACTIONAL:
         return Uncancellable(_transactional(context, request))
     for topic in topics:
@@ -287,60 +300,64 @@ def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | 
         rows: list[PartitionProduceResponse] = []
         for part in topic.partition_data:
             if corrupt is None:
-                outcome.take(name, part, rows)
+                outcome.append_partition(name, part, rows)
             else:
-                outcome.refuse(part, corrupt, rows)
+                outcome.add_error(part, corrupt, rows)
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return Uncancellable(_look(context, request, outcome)) if outcome.later else outcome.answer()
+    return (
+        Uncancellable(_validate_deferred(context, request, outcome)) if outcome.deferred else outcome.response_or_wait()
+    )
 
 
-async def _look(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
+async def _validate_deferred(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult
+) -> HandlerResult:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
-    for one in outcome.later:
-        row, replica = await _looked(context, request, one)
-        outcome.note(one.name, row, replica)
-        one.rows[one.at] = row
-    return outcome.answer()
+    for one in outcome.deferred:
+        row, replica = await _validate_and_append(context, request, one)
+        outcome.record_result(one.name, row, replica)
+        one.responses[one.row_index] = row
+    return outcome.response_or_wait()
 
 
-async def _long(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
+async def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
     """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
-    corrupt = await context.time_slice.run(_corrupt(request))
+    corrupt = await context.time_slice.run(_find_corrupt_batch(request))
     if corrupt is TRANSACTIONAL:
         return await _transactional(context, request)
     if corrupt is not None:
-        return await _none(context, request, outcome, corrupt)
-    return await _each(context, request, outcome)
+        return await _reject_all(context, request, outcome, corrupt)
+    return await _append_all(context, request, outcome)
 
 
-async def _none(
-    context: RequestContext, request: ProduceRequest, outcome: _Outcome, error: ProtocolError
+async def _reject_all(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, error: ProtocolError
 ) -> HandlerResult:
-    await context.time_slice.run(_refuse_all(context, request, outcome, error))
-    return outcome.answer()
+    await context.time_slice.run(_add_all_errors(context, request, outcome, error))
+    return outcome.response_or_wait()
 
 
 async def _transactional(context: RequestContext, request: ProduceRequest) -> HandlerResult:
     """A request with batches of a transaction: its coordinator is asked first."""
-    from ottla.broker.handlers.transactional import confirm
+    from ottla.broker.handlers.transactional import verify_transaction
 
     try:
-        confirmation = await confirm(context, request)
+        confirmation = await verify_transaction(context, request)
     except ProtocolError as error:
-        return await _none(context, request, _Outcome(context, request), error)
-    return await _each(context, request, _Confirmed(context, request, confirmation))
+        return await _reject_all(context, request, _ProduceResult(context, request), error)
+    return await _append_all(context, request, _VerifiedProduceResult(context, request, confirmation))
 
 
-async def _each(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> HandlerResult:
-    every = await context.time_slice.run(_take_all(context, request, outcome))
-    answer = await _look(context, request, outcome)
-    return None if answer is None else _told(context, request, answer, every)
+async def _append_all(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
+    every = await context.time_slice.run(_append_compactly(context, request, outcome))
+    answer = await _validate_deferred(context, request, outcome)
+    return None if answer is None else _expand_response(context, request, answer, every)
 
 
-def _corrupt(request: ProduceRequest) -> Job[ProtocolError | None]:
+def _find_corrupt_batch(request: ProduceRequest) -> Job[ProtocolError | None]:
     for topic in request.topic_data:
         for part in topic.partition_data:
-            wrong = first_look((part,))
+            wrong = find_batch_problem((part,))
             if wrong is not None:
                 return wrong
             yield
@@ -348,29 +365,31 @@ def _corrupt(request: ProduceRequest) -> Job[ProtocolError | None]:
     return None
 
 
-def _refuse_all(
-    context: RequestContext, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError
+def _add_all_errors(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, corrupt: ProtocolError
 ) -> Job[None]:
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part in topic.partition_data:
-            outcome.refuse(part, corrupt, rows)
+            outcome.add_error(part, corrupt, rows)
             yield
         yield
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
 
 
-Small = PartitionProduceResponse | ErrorCode
+CompactResult = PartitionProduceResponse | ErrorCode
 """A row, or all there is to say in it: until all is known there may be very many."""
 
 
-def _take_all(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> Job[list[list[Small]]]:
+def _append_compactly(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult
+) -> Job[list[list[CompactResult]]]:
     every = []
     for topic in request.topic_data:
         name = topic_name(context, topic)
         rows: list[Any] = []
         for part in topic.partition_data:
-            outcome.take(name, part, rows)
+            outcome.append_partition(name, part, rows)
             row = rows[-1]
             if row == PartitionProduceResponse(part.index, row.error_code, -1):
                 rows[-1] = ErrorCode(row.error_code)
@@ -380,21 +399,21 @@ def _take_all(context: RequestContext, request: ProduceRequest, outcome: _Outcom
     return every
 
 
-async def _told(
+async def _expand_response(
     context: RequestContext,
     request: ProduceRequest,
     answer: Message | Awaitable[Message | None],
-    every: list[list[Small]],
+    every: list[list[CompactResult]],
 ) -> Message | None:
     """The answer with a row for every partition, once what it waits for is known."""
     response = answer if isinstance(answer, Message) else await answer
     if isinstance(response, ProduceResponse):
-        response.responses = await context.time_slice.run(_rows(context, request, every))
+        response.responses = await context.time_slice.run(_topic_responses(context, request, every))
     return response
 
 
-def _rows(
-    context: RequestContext, request: ProduceRequest, every: list[list[Small]]
+def _topic_responses(
+    context: RequestContext, request: ProduceRequest, every: list[list[CompactResult]]
 ) -> Job[list[TopicProduceResponse]]:
     out: list[TopicProduceResponse] = StreamingArray(ProduceResponse, context.version)
     for topic, told in zip(request.topic_data, every, strict=True):
@@ -407,23 +426,25 @@ def _rows(
     return out
 
 
-async def _looked(
-    context: RequestContext, request: ProduceRequest, one: _Later
-) -> tuple[PartitionProduceResponse, Replica | None]:
+async def _validate_and_append(
+    context: RequestContext, request: ProduceRequest, one: _DeferredAppend
+) -> tuple[PartitionProduceResponse, HostedPartition | None]:
     steps = one.steps
     while True:
         try:
             checked = await context.services.decompression_limiter.run(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
-            return _one(context, one.name, one.part, request.acks, checked, one.txn)
+            return _append_partition(context, one.name, one.part, request.acks, checked, one.txn)
         except ValidationPending as again:
             steps = again.steps
         except ProtocolError as error:
             replica = context.services.replica_manager.get(one.name, one.part.index)
-            return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
+            return (
+                _error_partition(one.part, error) if replica is None else _rejected_partition(one.part, error, replica)
+            ), None
 
 
-def _tell_leader(
+def _add_current_leader(
     context: RequestContext, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]
 ) -> None:
     known = context.image.topics.get(topic)

@@ -11,7 +11,7 @@ From KIP-714.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.get_telemetry_subscriptions import who_is
+from ottla.broker.handlers.get_telemetry_subscriptions import client_attributes
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.wire.errors import ProtocolError
@@ -20,11 +20,11 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 
 def handle(context: RequestContext, request: PushTelemetryRequest) -> HandlerResult:
     """Take them."""
-    return context.time_slice.start(_taken(context, request))
+    return context.time_slice.start(_push(context, request))
 
 
-def _taken(context: RequestContext, request: PushTelemetryRequest) -> Job[HandlerResult]:
-    services, who = context.services, who_is(context)
+def _push(context: RequestContext, request: PushTelemetryRequest) -> Job[HandlerResult]:
+    services, who = context.services, client_attributes(context)
     try:
         yield from services.client_metrics.push(
             request, who, context.peer, services.config.number("telemetry.max.bytes")

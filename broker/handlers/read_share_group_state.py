@@ -31,4 +31,4 @@ def _fill(row: Any, state: ShareState) -> None:
 def handle(context: RequestContext, request: wire.ReadShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
-    return share_states.answer(context, request, kinds, _event, _fill, "read")
+    return share_states.submit_state_requests(context, request, kinds, _event, _fill, "read")

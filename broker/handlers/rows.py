@@ -13,14 +13,14 @@ from ottla.wire.written import BUFFERED_ELEMENTS
 P = TypeVar("P")
 R = TypeVar("R")
 
-Waits = list[tuple[Ticket, Callable[[Any], None]]]
+PendingResults = list[tuple[Ticket, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
-WAITS_AT_ONCE = 250
+MAX_PENDING_RESULTS = 250
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
-assert WAITS_AT_ONCE <= BUFFERED_ELEMENTS
+assert MAX_PENDING_RESULTS <= BUFFERED_ELEMENTS
 
 
-def each(
+def collect_results(
     rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
 ) -> Job[list[R]]:
     """One row more for every part: what ``answer`` gives, or what ``refused`` makes of the error it raised."""
@@ -34,7 +34,7 @@ def each(
     return rows
 
 
-def once(names: Iterable[str]) -> Iterator[str | None]:
+def distinct(names: Iterable[str]) -> Iterator[str | None]:
     """Each name the first time it comes, None where it comes again: very many of those take their time too."""
     seen: set[bytes] = set()  # a quarter smaller than the text
     for name in names:
@@ -43,15 +43,15 @@ def once(names: Iterable[str]) -> Iterator[str | None]:
         seen.add(raw)
 
 
-def settle(waits: Waits) -> WaitingJob[None]:
+def wait_for_results(waits: PendingResults) -> WaitingJob[None]:
     """Have everything taken in that is waited for."""
     for ticket, take in waits:
-        yield from settled(ticket)
+        yield from wait_for_result(ticket)
         take(ticket.answer)
     waits.clear()
 
 
-def settled(ticket: Ticket) -> WaitingJob[Any]:
+def wait_for_result(ticket: Ticket) -> WaitingJob[Any]:
     """A ticket's answer, once it is there."""
     yield None if ticket.answer is not None else ticket
     return ticket.answer

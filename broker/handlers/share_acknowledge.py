@@ -23,7 +23,7 @@ from ottla.wire.messages import share_acknowledge as wire
 
 def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
     """Take everything in at once, then wait until it is written."""
-    refused = acks.refusal(context, request.group_id, request.member_id)
+    refused = acks.request_error(context, request.group_id, request.member_id)
     if refused is not None:
         return wire.ShareAcknowledgeResponse(error_code=refused)
     assert request.group_id is not None
@@ -46,7 +46,7 @@ def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest)
             said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
         yield None
-    told = yield from acks.take(context, request, said)
+    told = yield from acks.submit_acknowledgements(context, request, said)
     rows: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
     for place, ticket in told:

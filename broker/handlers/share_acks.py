@@ -17,8 +17,8 @@ from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import collect_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-LONGEST_MEMBER_ID = 36
-RENEWS_SINCE = 2
+MAX_MEMBER_ID_CHARS = 36
+RENEW_SINCE = 2
 """The version that can renew locks (KIP-1222)."""
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -28,7 +28,7 @@ def is_served(context: RequestContext) -> bool:
     return context.image.features.get("share.version", 0) >= 1
 
 
-def refusal(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
+def request_error(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
     """Why nothing of a request is looked at; None where it is."""
     if not is_served(context):
         return ErrorCode.UNSUPPORTED_VERSION
@@ -36,15 +36,15 @@ def refusal(context: RequestContext, group_id: str | None, member_id: str | None
         return ErrorCode.INVALID_REQUEST
     if not context.may(AclOperation.READ, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id) > LONGEST_MEMBER_ID:
+    if not member_id or len(member_id) > MAX_MEMBER_ID_CHARS:
         return ErrorCode.INVALID_REQUEST
     return None
 
 
-_TYPES_AT_ONCE = 4096
+_TYPES_PER_STEP = 4096
 
 
-def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
+def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
     """Whether a partition's batches cannot be meant (item 219)."""
     previous = -1
     most = RENEW if renews else RENEW - 1
@@ -52,8 +52,8 @@ def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[
         types, span = batch.acknowledge_types, batch.last_offset - batch.first_offset
         if span < 0 or batch.first_offset < previous or not types or (len(types) > 1 and span != len(types) - 1):
             return True
-        for at in range(0, len(types), _TYPES_AT_ONCE):
-            some = types[at : at + _TYPES_AT_ONCE]
+        for at in range(0, len(types), _TYPES_PER_STEP):
+            some = types[at : at + _TYPES_PER_STEP]
             if min(some) < 0 or max(some) > most or (not is_renewal and RENEW in some):
                 return True
             yield
@@ -61,7 +61,7 @@ def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[
     return False
 
 
-def take(
+def submit_acknowledgements(
     context: RequestContext, request: Any, batches: dict[Place, list[Any]]
 ) -> WaitingJob[list[tuple[Place, Ticket]]]:
     """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
@@ -70,10 +70,10 @@ def take(
     """
     told, is_looked_at = [], False
     shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
-    renews = context.version >= RENEWS_SINCE
+    renews = context.version >= RENEW_SINCE
     for place, said in batches.items():
         ticket = Ticket()
-        is_wrong = yield from _is_wrong(said, renews=renews, is_renewal=renews and request.is_renew_ack)
+        is_wrong = yield from _is_invalid(said, renews=renews, is_renewal=renews and request.is_renew_ack)
         name = shares.name_of(place)
         shared = shares.get(group_id, place)
         if name is None:

@@ -20,8 +20,8 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_acks as acks
-from ottla.broker.handlers.fetch import ROW_BYTES
-from ottla.broker.replica.replica import Replica
+from ottla.broker.handlers.fetch import PARTITION_OVERHEAD_BYTES
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.server.purgatory import DelayedOperation
 from ottla.broker.share.acquiring import Asked, Fetched
@@ -34,15 +34,15 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
 from ottla.wire.schema import Message
 
-STRICT = 1
-BEGUN_AT_ONCE = 16
+STRICT_ACQUIRE_MODE = 1
+MAX_CONCURRENT_LOADS = 16
 
 
-def _upper(replica: Replica, *, committed: bool) -> int:
+def _last_fetchable_offset(replica: HostedPartition, *, committed: bool) -> int:
     return replica.log.last_stable_offset if committed else replica.log.high_watermark
 
 
-class _Fetch:
+class _ShareFetch:
     """One request's way through its share partitions."""
 
     def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
@@ -55,7 +55,7 @@ class _Fetch:
         quotas = context.services.quota_holder.quotas
         if quotas is not None:
             self._max_bytes = quotas.max_fetch_bytes(context.peer, context.client_id, self._max_bytes)
-        self.rows: dict[Place, wire.PartitionData] = {}
+        self.partition_responses: dict[Place, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
         self._shared: dict[Place, Shared] = {}
         self._by_key: dict[tuple[Hashable, ...], Place] = {}
@@ -66,7 +66,7 @@ class _Fetch:
         self._left_bytes = self._max_bytes
         """What may still be read."""
 
-    async def begin(self) -> None:
+    async def load_partitions(self) -> None:
         """Have every share partition of the session at hand; what cannot be had has its row."""
         places = list(self._session.places) if self._session is not None else []
         turn = self._request.share_session_epoch
@@ -74,20 +74,20 @@ class _Fetch:
         new = 0
         for place in places[at:] + places[:at]:
             try:
-                shared = self._shared[place] = self._one(place)
+                shared = self._shared[place] = self._share_partition(place)
             except ProtocolError as error:
-                self._fail(place, error)
+                self._add_error(place, error)
                 await self._context.time_slice.maybe_yield()
                 continue
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
             self._by_key[shared.wakes] = place
             new += shared.rules is None
-            if new >= BEGUN_AT_ONCE:  # each begins with a call to the persister
+            if new >= MAX_CONCURRENT_LOADS:  # each begins with a call to the persister
                 await self._context.time_slice.yield_now()
                 new = 0
             await self._context.time_slice.maybe_yield()
 
-    def _one(self, place: Place) -> Shared:
+    def _share_partition(self, place: Place) -> Shared:
         name = self._shares.name_of(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -97,13 +97,13 @@ class _Fetch:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._shares.serve(self._request.group_id or "", place)
 
-    def _fail(self, place: Place, error: ProtocolError) -> None:
+    def _add_error(self, place: Place, error: ProtocolError) -> None:
         self._shared.pop(place, None)
-        self.rows[place] = wire.PartitionData(place.partition, error.code, error.message, records=b"")
+        self.partition_responses[place] = wire.PartitionData(place.partition, error.code, error.message, records=b"")
 
     # ------------------------------------------------------------------ waiting
 
-    async def wait(self) -> None:
+    async def wait_for_records(self) -> None:
         """Look at all of them, and wait until enough can be handed out, or something must be told, or the time is over.
 
         Each is watched before it is looked at: it may change while the others are.
@@ -114,7 +114,7 @@ class _Fetch:
             for key, place in self._by_key.items():
                 purgatory.watch(parked, key)
                 if key[0] == "share":
-                    enough = self._look_at(place) or enough
+                    enough = self._update_acquirable(place) or enough
                 await turn.maybe_yield()
             if not enough and not parked.event.is_set():
                 await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
@@ -123,15 +123,15 @@ class _Fetch:
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Something has changed under a key: look at its partition again."""
-        return self._look_at(self._by_key[key])  # type: ignore[index]  # of what was watched
+        return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
 
-    def _look_at(self, place: Place) -> bool:
+    def _update_acquirable(self, place: Place) -> bool:
         shared = self._shared.get(place)
         if shared is None:
             return not self._shared
         self._total -= self._open.pop(place, 0)
         if shared.failure is not None:
-            self._fail(place, shared.failure)
+            self._add_error(place, shared.failure)
             return not self._shared
         if shared.closed:
             return True  # it may be led elsewhere now
@@ -141,7 +141,7 @@ class _Fetch:
         log = shared.replica.log
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
-        upper = _upper(shared.replica, committed=self._committed)
+        upper = _last_fetchable_offset(shared.replica, committed=self._committed)
         available = log.bytes_between(offset, upper)
         self._open[place] = found = self._max_bytes if available is None else min(available, self._max_bytes)
         self._total += found
@@ -160,22 +160,22 @@ class _Fetch:
             offset = shared.next_fetch_offset()
             try:
                 if shared.closed:
-                    self._shared[place] = self._one(place)
+                    self._shared[place] = self._share_partition(place)
                 if offset is None:
                     continue
                 left -= self._read(place, shared, offset, min(most, self._left_bytes), left)
             except ProtocolError as error:
-                self._fail(place, error)
+                self._add_error(place, error)
             except OSError as error:
                 self._context.services.fail(error, shared.replica.log)
-                self._fail(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
+                self._add_error(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
             yield
 
     def _read(self, place: Place, shared: Shared, offset: int, max_bytes: int, max_records: int) -> int:
         replica, row = shared.replica, wire.PartitionData(place.partition, records=b"")
-        replica.check_leads(-1)
-        log, upper = replica.log, _upper(replica, committed=self._committed)
-        self.rows[place] = row
+        replica.check_leader(-1)
+        log, upper = replica.log, _last_fetchable_offset(replica, committed=self._committed)
+        self.partition_responses[place] = row
         if not log.log_start_offset <= offset <= log.log_end_offset:
             shared.log_starts_at(log.log_start_offset)
             return 0
@@ -191,7 +191,10 @@ class _Fetch:
         aborted = aborted_among(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
         request = self._request
         asked = Asked(
-            request.member_id or "", max_records, request.batch_size, strict=request.share_acquire_mode == STRICT
+            request.member_id or "",
+            max_records,
+            request.batch_size,
+            strict=request.share_acquire_mode == STRICT_ACQUIRE_MODE,
         )
         acquired = shared.acquire(asked, Fetched(offset, [batch.offsets for batch in batches], aborted))
         if acquired:
@@ -206,8 +209,8 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> HandlerR
 
 
 def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> WaitingJob[HandlerResult]:
-    refused = acks.refusal(context, request.group_id, request.member_id)
-    if refused is None and context.version >= acks.RENEWS_SINCE and request.is_renew_ack:
+    refused = acks.request_error(context, request.group_id, request.member_id)
+    if refused is None and context.version >= acks.RENEW_SINCE and request.is_renew_ack:
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
         refused = ErrorCode.INVALID_REQUEST if any(limits) else None
     if refused is not None:
@@ -230,11 +233,13 @@ def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> Waiting
     except ProtocolError as error:
         response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            return _later(context, request, response)
+            return _delay_response(context, request, response)
         return response
-    told = (yield from acks.take(context, request, said)) if any(said.values()) else []
-    renews = context.version >= acks.RENEWS_SINCE and request.is_renew_ack
-    return _go_on(context, request, _Fetch(context, request, None if renews else session), session, told)
+    told = (yield from acks.submit_acknowledgements(context, request, said)) if any(said.values()) else []
+    renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
+    return _fetch_and_respond(
+        context, request, _ShareFetch(context, request, None if renews else session), session, told
+    )
 
 
 def _session(
@@ -254,41 +259,41 @@ def _session(
     return session
 
 
-async def _later(context: RequestContext, request: wire.ShareFetchRequest, response: Message) -> Message:
+async def _delay_response(context: RequestContext, request: wire.ShareFetchRequest, response: Message) -> Message:
     """There are too many sessions: whoever is one too many does not ask again at once."""
     await context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
     return response
 
 
-async def _go_on(
+async def _fetch_and_respond(
     context: RequestContext,
     request: wire.ShareFetchRequest,
-    fetch: _Fetch,
+    fetch: _ShareFetch,
     session: ShareSession | None,
     told: list[tuple[Place, Ticket]],
 ) -> Message:
-    await fetch.begin()
+    await fetch.load_partitions()
     if request.max_records > 0 and request.max_bytes > 0:
-        await fetch.wait()
+        await fetch.wait_for_records()
         await context.time_slice.run(fetch.read())
-    rows = await context.time_slice.run(_news(request, fetch.rows, session))
+    rows = await context.time_slice.run(_changed_partitions(request, fetch.partition_responses, session))
     for place, ticket in told:
         await ticket.wait()
-        _acknowledged(rows, place, ticket.answer)
+        _add_acknowledge_result(rows, place, ticket.answer)
         await context.time_slice.maybe_yield()
     if request.share_session_epoch == CLOSING:
         context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
     response = await context.time_slice.run(_response(context, request, rows))
     quotas = context.services.quota_holder.quotas
     if quotas is not None:
-        size_bytes = sum(len(row.records or b"") + ROW_BYTES for row in rows.values())
+        size_bytes = sum(len(row.records or b"") + PARTITION_OVERHEAD_BYTES for row in rows.values())
         response.throttle_time_ms = quotas.fetch.record_and_get_throttle_ms(
             context.peer, context.client_id, size_bytes, context.services.env.now_ms()
         )
     return response
 
 
-def _news(
+def _changed_partitions(
     request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData], session: ShareSession | None
 ) -> Job[dict[Place, wire.PartitionData]]:
     """What the answer must name."""
@@ -304,7 +309,7 @@ def _news(
     return out
 
 
-def _acknowledged(rows: dict[Place, wire.PartitionData], place: Place, answer: Any) -> None:
+def _add_acknowledge_result(rows: dict[Place, wire.PartitionData], place: Place, answer: Any) -> None:
     row = rows.setdefault(place, wire.PartitionData(place.partition, records=b""))
     if isinstance(answer, ProtocolError):
         row.acknowledge_error_code, row.acknowledge_error_message = answer.code, answer.message

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.share.state import ShareGroup, ShareMember
-from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
+from ottla.broker.handlers.group_descriptions import GroupDescriber, assignor_fields, describe_groups, named_assignment
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.messages import share_group_describe as m
@@ -29,7 +29,7 @@ def _member(context: RequestContext, group: ShareGroup, member: ShareMember) -> 
         member.client_id,
         member.client_host,
         sorted(member.names),
-        topics(context, m, member.assigned),
+        named_assignment(context, m, member.assigned),
     )
 
 
@@ -37,9 +37,9 @@ def _group(machine: GroupMachine, group_id: str) -> ShareGroup:
     return machine.shares.group(group_id)
 
 
-KIND = Kind(m, m.ShareGroupDescribeResponse, is_served, _group, assigned_by(lambda *_: ASSIGNOR), _member)
+KIND = GroupDescriber(m, m.ShareGroupDescribeResponse, is_served, _group, assignor_fields(lambda *_: ASSIGNOR), _member)
 
 
 def handle(context: RequestContext, request: m.ShareGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
-    return describe(context, KIND, request)
+    return describe_groups(context, KIND, request)

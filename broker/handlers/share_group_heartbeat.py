@@ -19,7 +19,7 @@ from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
 from ottla.broker.groups.state import Call
-from ottla.broker.handlers.share_acks import LONGEST_MEMBER_ID, is_served
+from ottla.broker.handlers.share_acks import MAX_MEMBER_ID_CHARS, is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
@@ -27,16 +27,16 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.wire.schema import Message
 
-MANY = 1_000
+MANY_TOPICS = 1_000
 """More names than this are taken in step by step."""
-LEAVING = -1
+LEAVE_EPOCH = -1
 
 
-def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
     return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def check(request: ShareGroupHeartbeatRequest) -> None:
+def validate(request: ShareGroupHeartbeatRequest) -> None:
     """Whether a request makes sense by itself (item 208).
 
     Raises:
@@ -54,60 +54,60 @@ def check(request: ShareGroupHeartbeatRequest) -> None:
         request.member_epoch != 0 or request.subscribed_topic_names,
         "SubscribedTopicNames must be set in first request.",
     )
-    unless(request.member_epoch >= LEAVING, "MemberEpoch is invalid.")
+    unless(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
 
 
 def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine; then see to the partitions it has to get ready."""
     if not is_served(context):
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
-        return _refuse(ErrorCode.INVALID_REQUEST)
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
+        return _error_response(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
-    if len(names) > MANY:
-        return context.time_slice.start(_take_in(context, request))
+    if len(names) > MANY_TOPICS:
+        return context.time_slice.start(_submit_large(context, request))
     for name in names:
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return _ask(context, request)
+            return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _submit(context, request)
 
 
-def _take_in(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Job[HandlerResult]:
-    from ottla.broker.handlers.many_names import taking_in
+def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Job[HandlerResult]:
+    from ottla.broker.handlers.many_names import check_subscription
 
     try:
-        request.subscribed_topic_names = yield from taking_in(
+        request.subscribed_topic_names = yield from check_subscription(
             context, request.group_id, request.subscribed_topic_names or []
         )
     except ProtocolError as error:
-        return _refuse(error.code)
-    return _ask(context, request)
+        return _error_response(error.code)
+    return _submit(context, request)
 
 
-def _ask(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
+def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
     try:
-        check(request)
+        validate(request)
     except ProtocolError as error:
-        return _refuse(error.code, error.message)
-    return _beat(context, request)
+        return _error_response(error.code, error.message)
+    return _heartbeat(context, request)
 
 
-async def _beat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
+async def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
     call = Call(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
     answer = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
     if isinstance(answer, ProtocolError):
-        return _refuse(answer.code, answer.message)
+        return _error_response(answer.code, answer.message)
     assert isinstance(answer, Beaten)
     if answer.to_initialize:
         shares = context.services.share_partition_manager
-        shares.start(partial(initialize, context, request.group_id, answer.epoch, answer.to_initialize))
+        shares.start(partial(initialize_share_state, context, request.group_id, answer.epoch, answer.to_initialize))
     return answer.response
 
 
-async def initialize(
+async def initialize_share_state(
     context: RequestContext, group_id: str, epoch: int, places: Places, start_offset: int = -1
 ) -> None:
     """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
@@ -116,10 +116,10 @@ async def initialize(
         await shares.initialize(group_id, epoch, places, start_offset)
     except ProtocolError:
         done = False
-    await tell_initialized(context, group_id, places, done=done)
+    await report_initialization(context, group_id, places, done=done)
 
 
-async def tell_initialized(context: RequestContext, group_id: str, places: Places, *, done: bool) -> None:
+async def report_initialization(context: RequestContext, group_id: str, places: Places, *, done: bool) -> None:
     """Tell a group what came of partitions that were to get their state."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.ask(group_id, lambda own: OfShare(own, rule)).wait()

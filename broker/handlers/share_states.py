@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
+from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Job, WaitingJob
@@ -19,13 +19,13 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 from ottla.wire.written import StreamingArray
 
-Event = Callable[[Ticket, SharePartitionKey, Any], Any]
-Fill = Callable[[Any, Any], None]
-Kinds = tuple[type[Any], type[Any], type[Any]]
+EventFactory = Callable[[Ticket, SharePartitionKey, Any], Any]
+ResultWriter = Callable[[Any, Any], None]
+ResponseClasses = tuple[type[Any], type[Any], type[Any]]
 """The classes of the response, of a topic in it, and of a row."""
 
 
-def _take(row: Any, fill: Fill, doing: str, answer: Any) -> None:
+def _apply_result(row: Any, fill: ResultWriter, doing: str, answer: Any) -> None:
     if isinstance(answer, ProtocolError):
         row.error_code = answer.code
         row.error_message = answer.message or f"Unable to {doing} share group state: {answer.code.text}"
@@ -33,21 +33,21 @@ def _take(row: Any, fill: Fill, doing: str, answer: Any) -> None:
         fill(row, answer)
 
 
-def _event(event_of: Event, at: SharePartitionKey, part: Any, ticket: Ticket) -> Any:
+def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, ticket: Ticket) -> Any:
     return event_of(ticket, at, part)
 
 
-def _each(
+def _submit_all(
     context: RequestContext,
     request: Any,
-    kinds: Kinds,
-    event_of: Event,
-    fill: Fill,
+    kinds: ResponseClasses,
+    event_of: EventFactory,
+    fill: ResultWriter,
     doing: str,
     prepared: Callable[[Any], Job[None]] | None,
 ) -> WaitingJob[Message]:
     response_class, topic_class, row_class = kinds
-    response, waits = response_class(results=StreamingArray(response_class, context.version)), Waits()
+    response, waits = response_class(results=StreamingArray(response_class, context.version)), PendingResults()
     empty = False
     for topic in request.topics:
         empty = empty or (not len(topic.partitions) and doing != "initialize")
@@ -60,30 +60,30 @@ def _each(
             row = row_class(part.partition)
             rows.append(row)
             if not allowed:
-                _take(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+                _apply_result(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
                 yield None
                 continue
             if prepared is not None:
                 yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
             ticket = context.services.share_partition_manager.coordinator.ask(at, partial(_event, event_of, at, part))
-            waits.append((ticket, partial(_take, row, fill, doing)))
+            waits.append((ticket, partial(_apply_result, row, fill, doing)))
             yield None
-            if len(waits) >= WAITS_AT_ONCE:
-                yield from settle(waits)
-        yield from settle(waits)
+            if len(waits) >= MAX_PENDING_RESULTS:
+                yield from wait_for_results(waits)
+        yield from wait_for_results(waits)
         yield None
         response.results.append(topic_class(topic.topic_id, rows))
     out: Message = response
     return out
 
 
-def answer(
+def submit_state_requests(
     context: RequestContext,
     request: Any,
-    kinds: Kinds,
-    event_of: Event,
-    fill: Fill,
+    kinds: ResponseClasses,
+    event_of: EventFactory,
+    fill: ResultWriter,
     doing: str,
     prepared: Callable[[Any], Job[None]] | None = None,
 ) -> HandlerResult:
@@ -91,8 +91,8 @@ def answer(
 
     ``prepared``: changes a partition of the request, in steps, before its event is made of it.
     """
-    return context.time_slice.start(_each(context, request, kinds, event_of, fill, doing, prepared))
+    return context.time_slice.start(_submit_all(context, request, kinds, event_of, fill, doing, prepared))
 
 
-def nothing(row: Any, answer: Any) -> None:
+def write_no_result(row: Any, answer: Any) -> None:
     """No more is said than that it went well."""

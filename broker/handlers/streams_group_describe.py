@@ -19,7 +19,7 @@ from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.broker.groups.streams.state import NOTHING, Member, StreamsGroup
-from ottla.broker.handlers.group_descriptions import Hidden, Kind, describe
+from ottla.broker.handlers.group_descriptions import GroupDescriber, TopicsHidden, describe_groups
 from ottla.broker.handlers.streams_group_heartbeat import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
@@ -50,37 +50,37 @@ def _member(context: RequestContext, group: StreamsGroup, member: Member) -> m.M
     )
 
 
-def _by_name(topics: Iterable[m.TopicInfo]) -> list[m.TopicInfo]:
+def _sorted_by_name(topics: Iterable[m.TopicInfo]) -> list[m.TopicInfo]:
     return sorted(topics, key=lambda topic: java_text(topic.name))
 
 
-def _sized(topic: InternalTopic) -> m.TopicInfo:
+def _configured_topic(topic: InternalTopic) -> m.TopicInfo:
     configs = [m.KeyValue(key, value) for key, value in topic.configs]
     return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def _known(name: str, row: ConfiguredSubtopology) -> m.Subtopology:
+def _configured_subtopology(name: str, row: ConfiguredSubtopology) -> m.Subtopology:
     return m.Subtopology(
         name,
         sorted(row.sources, key=java_text),
         sorted(row.repartition_sinks, key=java_text),
-        _by_name(map(_sized, row.changelogs.values())),
-        _by_name(map(_sized, row.repartition_sources.values())),
+        _sorted_by_name(map(_configured_topic, row.changelogs.values())),
+        _sorted_by_name(map(_configured_topic, row.repartition_sources.values())),
     )
 
 
-def _said(topic: kept.TopicInfo) -> m.TopicInfo:
+def _reported_topic(topic: kept.TopicInfo) -> m.TopicInfo:
     configs = [m.KeyValue(config.key, config.value) for config in topic.topic_configs]
     return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def _as_said(name: str, row: kept.Subtopology) -> m.Subtopology:
+def _reported_subtopology(name: str, row: kept.Subtopology) -> m.Subtopology:
     return m.Subtopology(
         name,
         sorted(row.source_topics, key=java_text),
         sorted(row.repartition_sink_topics, key=java_text),
-        _by_name(map(_said, row.state_changelog_topics)),
-        _by_name(map(_said, row.repartition_source_topics)),
+        _sorted_by_name(map(_reported_topic, row.state_changelog_topics)),
+        _sorted_by_name(map(_reported_topic, row.repartition_source_topics)),
     )
 
 
@@ -88,11 +88,13 @@ def _topology(group: StreamsGroup) -> m.Topology | None:
     """As it is with the topics there are; as its first member said it while they are not as they must be."""
     known = group.configured
     if known is not None and known.is_ready:
-        return m.Topology(known.epoch, [_known(*item) for item in (known.subtopologies or {}).items()])
+        return m.Topology(known.epoch, [_configured_subtopology(*item) for item in (known.subtopologies or {}).items()])
     if group.topology is None:
         return None
     rows = group.topology.subtopologies
-    return m.Topology(group.topology.epoch, [_as_said(name, rows[name]) for name in sorted(rows, key=java_text)])
+    return m.Topology(
+        group.topology.epoch, [_reported_subtopology(name, rows[name]) for name in sorted(rows, key=java_text)]
+    )
 
 
 def _topics(topology: m.Topology) -> Iterator[str]:
@@ -101,12 +103,12 @@ def _topics(topology: m.Topology) -> Iterator[str]:
         yield from (topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])
 
 
-def _head(context: RequestContext, machine: GroupMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
+def _group_fields(context: RequestContext, machine: GroupMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
     """The topology, where who asks may describe each topic in it."""
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            raise Hidden
+            raise TopicsHidden
         yield
     return {"topology": topology}
 
@@ -115,10 +117,10 @@ def _group(machine: GroupMachine, group_id: str) -> StreamsGroup:
     return machine.streams.group(group_id)
 
 
-HIDDEN = "The described group uses topics that the client is not authorized to describe."
-KIND = Kind(m, m.StreamsGroupDescribeResponse, is_served, _group, _head, _member, HIDDEN)
+HIDDEN_MESSAGE = "The described group uses topics that the client is not authorized to describe."
+KIND = GroupDescriber(m, m.StreamsGroupDescribeResponse, is_served, _group, _group_fields, _member, HIDDEN_MESSAGE)
 
 
 def handle(context: RequestContext, request: m.StreamsGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
-    return describe(context, KIND, request)
+    return describe_groups(context, KIND, request)

@@ -33,11 +33,11 @@ from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from ottla.wire.schema import Message
 
-LEAVING_FOR_A_WHILE = -2
-MOST_WEIGHT = 10_000
+STATIC_LEAVE_EPOCH = -2
+MAX_TOPOLOGY_WEIGHT = 10_000
 TOPIC_WEIGHT = 5
 """Of a topic that is named; of a setting, and of a place in a copartition group, it is 1."""
-SHOWN = 3
+MAX_TOPICS_IN_MESSAGE = 3
 """So many topics are named that could not be made."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -48,48 +48,48 @@ def is_served(context: RequestContext) -> bool:
     return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
 
 
-def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
     return hb.StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def _unless(holds: object, why: str) -> None:
+def _require(holds: object, why: str) -> None:
     if not holds:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
-def check(request: hb.StreamsGroupHeartbeatRequest) -> None:
+def validate(request: hb.StreamsGroupHeartbeatRequest) -> None:
     """Whether a request makes sense by itself, and asks for nothing that is not there yet (facts 237, 238).
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    _unless(request.instance_id is None, "Static membership is not yet supported.")
-    _unless(request.task_offsets is None, "TaskOffsets are not supported yet.")
-    _unless(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
-    _unless(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    _require(request.instance_id is None, "Static membership is not yet supported.")
+    _require(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    _require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    _require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
     for row in request.topology.subtopologies if request.topology is not None else ():
-        _unless(not row.source_topic_regex, "Regular expressions for source topics are not supported yet.")
-    _unless(request.member_id.strip(), "MemberId can't be empty.")
-    _unless(request.group_id.strip(), "GroupId can't be empty.")
-    _unless(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+        _require(not row.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+    _require(request.member_id.strip(), "MemberId can't be empty.")
+    _require(request.group_id.strip(), "GroupId can't be empty.")
+    _require(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
     epoch = request.member_epoch
     if epoch == 0:
-        _unless(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        _require(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
         for name, rows in zip(("Active", "Standby", "Warmup"), tasks, strict=True):
-            _unless(rows == [], f"{name}Tasks must be empty when (re-)joining.")
-        _unless(request.topology is not None, "Topology must be non-null when (re-)joining.")
-        check_changelogs(request.topology or hb.Topology())
-    _unless(epoch != LEAVING_FOR_A_WHILE, "InstanceId can't be null.")
-    _unless(epoch > LEAVING_FOR_A_WHILE, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
-    _unless(
+            _require(rows == [], f"{name}Tasks must be empty when (re-)joining.")
+        _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
+        validate_changelogs(request.topology or hb.Topology())
+    _require(epoch != STATIC_LEAVE_EPOCH, "InstanceId can't be null.")
+    _require(epoch > STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    _require(
         all(rows is None for rows in tasks) or None not in tasks,
         "If one task-type is non-null, all must be non-null.",
     )
-    _unless(epoch == 0 or request.topology is None, "Topology can only be provided when (re-)joining.")
+    _require(epoch == 0 or request.topology is None, "Topology can only be provided when (re-)joining.")
 
 
-def check_changelogs(topology: hb.Topology) -> None:
+def validate_changelogs(topology: hb.Topology) -> None:
     """Whether the coordinator may say how many partitions changelogs have.
 
     Raises:
@@ -114,18 +114,18 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
     weight = len(request.client_tags or ())
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
-        _unless(weight <= 2 * MOST_TASKS, "There are not so many tasks.")
+        _require(weight <= 2 * MOST_TASKS, "There are not so many tasks.")
         yield
-    _unless(weight <= 2 * MOST_TASKS, "There are too many client tags.")
+    _require(weight <= 2 * MOST_TASKS, "There are too many client tags.")
     weight = 0
     for row in request.topology.subtopologies if request.topology is not None else ():
         internal = (row.state_changelog_topics, row.repartition_source_topics)
         named = len(row.source_topics) + len(row.repartition_sink_topics) + sum(map(len, internal)) + 1
         weight += TOPIC_WEIGHT * named + len(row.copartition_groups)
-        if weight <= MOST_WEIGHT:
+        if weight <= MAX_TOPOLOGY_WEIGHT:
             weight += sum(len(topic.topic_configs) for topic in chain(*internal))
             weight += sum(len(x.source_topics) + len(x.repartition_source_topics) for x in row.copartition_groups)
-        if weight > MOST_WEIGHT:
+        if weight > MAX_TOPOLOGY_WEIGHT:
             why = "The topology is too large: some 1000 topics with five settings each are the most that is taken here."
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
         yield
@@ -156,25 +156,25 @@ def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
 def handle(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine; then see to the topics that are to be made."""
     if not is_served(context):
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return _beat(context, request)
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return _heartbeat(context, request)
 
 
-async def _beat(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> Message:
+async def _heartbeat(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> Message:
     try:
         await context.time_slice.run(_check_size(request))
         if request.topology is not None:
             await context.time_slice.run(_check_topics(context, request.topology))
-        check(request)
+        validate(request)
     except ProtocolError as error:
-        return _refuse(error.code, error.message)
+        return _error_response(error.code, error.message)
     call = Call(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
     answer = await context.services.groups.ask(request.group_id, lambda own: OfStreams(own, rule)).wait()
     if isinstance(answer, ProtocolError):
-        return _refuse(answer.code, answer.message)
+        return _error_response(answer.code, answer.message)
     assert isinstance(answer, Beaten)
     if answer.to_create:
         _create(context, answer.response, answer.to_create)
@@ -189,17 +189,17 @@ def _create(
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
         denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]
     if denied:
-        _add(response, f"; Unauthorized to CREATE on topics {', '.join(denied)}.")
+        _add_status(response, f"; Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
-    internal = context.services.controller_forwarder.internal_topics(context.services.env.now_ms)
+    internal = context.services.controller_forwarder.streams_internal_topics(context.services.env.now_ms)
     internal.create(map(_creatable, topics.values()), 2 * response.heartbeat_interval_ms)
     failed = [f"{name} ({why})" for name in topics if (why := internal.failure(name)) is not None]
     if failed:
-        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        _add(response, f"; Creation failed: {', '.join(failed[:SHOWN])}{more}.")
+        more = f" and {len(failed) - MAX_TOPICS_IN_MESSAGE} more" if len(failed) > MAX_TOPICS_IN_MESSAGE else ""
+        _add_status(response, f"; Creation failed: {', '.join(failed[:MAX_TOPICS_IN_MESSAGE])}{more}.")
 
 
-def _add(response: hb.StreamsGroupHeartbeatResponse, detail: str) -> None:
+def _add_status(response: hb.StreamsGroupHeartbeatResponse, detail: str) -> None:
     rows: Iterable[hb.Status] = response.status or ()
     for row in rows:
         if row.status_code == Status.MISSING_INTERNAL_TOPICS:

@@ -10,13 +10,13 @@ Static members: KIP-345; protocol type and name: KIP-559.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.membership import ask
+from ottla.broker.handlers.membership import submit_group_request
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Message
 
-MOST_ASSIGNMENTS = 100_000
+MAX_ASSIGNMENTS = 100_000
 """More members than a record of a group can hold: Kafka refuses to write it."""
 
 
@@ -28,6 +28,6 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
 
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if len(request.assignments) > MOST_ASSIGNMENTS:
+    if len(request.assignments) > MAX_ASSIGNMENTS:
         return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return ask(context, request, refuse)
+    return submit_group_request(context, request, refuse)

@@ -28,7 +28,7 @@ from ottla.wire.messages.produce import ProduceRequest
 
 _ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11
-_ASK_LATER = frozenset(
+_RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -38,14 +38,14 @@ _ASK_LATER = frozenset(
 )
 
 
-class Confirmation(NamedTuple):
+class TransactionVerification(NamedTuple):
     """What became of each partition that was asked about: refused, or with the proof for its append."""
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
 
 
-class _Begun(NamedTuple):
+class _TransactionalBatches(NamedTuple):
     """Whose transaction it is, and the first sequence of each partition's batch."""
 
     producer_id: int
@@ -53,13 +53,13 @@ class _Begun(NamedTuple):
     sequences: dict[TopicPartition, int]
 
 
-def _may(context: RequestContext, name: str) -> bool:
+def _may_write(context: RequestContext, name: str) -> bool:
     """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
     return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
 
-def _begun(context: RequestContext, request: ProduceRequest) -> Job[_Begun]:
+def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_TransactionalBatches]:
     """Batches of a transaction in partitions that exist, and that it may go to; what is wrong with others is told where
     they would be appended.
 
@@ -70,7 +70,7 @@ def _begun(context: RequestContext, request: ProduceRequest) -> Job[_Begun]:
     sequences: dict[TopicPartition, int] = {}
     for topic in request.topic_data:
         name = topic_name(context, topic)
-        known = None if name is None or not _may(context, name) else context.image.topics.get(name)
+        known = None if name is None or not _may_write(context, name) else context.image.topics.get(name)
         for part in topic.partition_data:
             yield
             if name is None or known is None or part.index not in known.partitions or not part.records:
@@ -86,19 +86,19 @@ def _begun(context: RequestContext, request: ProduceRequest) -> Job[_Begun]:
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
-    return _Begun(*(producers.pop() if producers else (-1, -1)), sequences)
+    return _TransactionalBatches(*(producers.pop() if producers else (-1, -1)), sequences)
 
 
-def _told(code: ErrorCode, operation: Operation) -> ProtocolError:
+def _to_produce_error(code: ErrorCode, operation: Operation) -> ProtocolError:
     """What a producer is told of its coordinator's answer."""
-    if code in _ASK_LATER or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+    if code in _RETRIABLE_ERRORS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
         return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
     if code is ErrorCode.INVALID_TXN_STATE:
         return ProtocolError(code, "Partition was not added to the transaction")
     return ProtocolError(code)
 
 
-async def confirm(context: RequestContext, request: ProduceRequest) -> Confirmation:
+async def verify_transaction(context: RequestContext, request: ProduceRequest) -> TransactionVerification:
     """Have the coordinator confirm what is to be appended.
 
     Raises:
@@ -108,13 +108,15 @@ async def confirm(context: RequestContext, request: ProduceRequest) -> Confirmat
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
     if transactional_id is None or not may:
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    begun = await context.time_slice.run(_begun(context, request))
+    begun = await context.time_slice.run(_collect_batches(context, request))
     if not begun.sequences:
-        return Confirmation({}, {})
+        return TransactionVerification({}, {})
     operation = Operation.VERIFY
     if version >= _ABORTABLE_SINCE:
         operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
     services = context.services
     answer = await services.transaction_verifier().verify(Wanted(transactional_id, *begun, operation))
     context.now_ms = services.env.now_ms()
-    return Confirmation({at: _told(code, operation) for at, code in answer.refused.items()}, answer.txns)
+    return TransactionVerification(
+        {at: _to_produce_error(code, operation) for at, code in answer.refused.items()}, answer.txns
+    )

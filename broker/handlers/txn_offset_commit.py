@@ -18,7 +18,7 @@ from __future__ import annotations
 from ottla.broker.coordinator.errors import told
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import Commit
-from ottla.broker.handlers.positions import Good, is_too_long, positions
+from ottla.broker.handlers.positions import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.broker.txn.verification import Operation, Wanted
@@ -34,26 +34,26 @@ _ABORTABLE_SINCE = 4
 _LOADING_SINCE = 2
 
 
-class _Work:
+class _TxnOffsetCommit:
     """One request on its way."""
 
     def __init__(self, context: RequestContext, request: m.TxnOffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._limit = context.services.groups.settings.max_metadata_bytes
-        self._rows: dict[str, m.TxnOffsetCommitResponseTopic] = {}
-        self.good: list[Good] = []
+        self._topic_responses: dict[str, m.TxnOffsetCommitResponseTopic] = {}
+        self.valid_partitions: list[ValidPartitions] = []
         self.response = m.TxnOffsetCommitResponse()
 
-    def _tell(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
-        row = self._rows.get(name)
+    def _add_response(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
+        row = self._topic_responses.get(name)
         if row is None:
             rows = StreamingArray(m.TxnOffsetCommitResponse, self._context.version)
-            row = self._rows[name] = m.TxnOffsetCommitResponseTopic(name, rows)
+            row = self._topic_responses[name] = m.TxnOffsetCommitResponseTopic(name, rows)
             self.response.topics.append(row)
         row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
 
-    def sort_out(self) -> Job[None]:
+    def validate(self) -> Job[None]:
         """Answer for what is not there, or not the caller's, and keep the rest."""
         context, request = self._context, self._request
         unauthorized = self._unauthorized()
@@ -64,14 +64,14 @@ class _Work:
             good: list[m.TxnOffsetCommitRequestPartition] = []
             for part in wanted.partitions:
                 if code is not ErrorCode.NONE:
-                    self._tell(wanted.name, part, code)
+                    self._add_response(wanted.name, part, code)
                 elif known is not None and part.partition_index in known.partitions:
                     good.append(part)
                 else:
-                    self._tell(wanted.name, part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    self._add_response(wanted.name, part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 yield
             if good and known is not None:
-                self.good.append(Good(wanted.name, known.id, good))
+                self.valid_partitions.append(ValidPartitions(wanted.name, known.id, good))
             yield
 
     def _unauthorized(self) -> ErrorCode:
@@ -82,14 +82,14 @@ class _Work:
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         return ErrorCode.NONE
 
-    async def verdict(self) -> ErrorCode:
+    async def commit(self) -> ErrorCode:
         """The group's, for everything that is good, once that is committed to the log."""
         request, groups = self._request, self._context.services.groups
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         at = OFFSETS_TOPIC, groups.partition_for(request.group_id)
         try:
-            txn = await self._confirmed(at)
+            txn = await self._verify_transaction(at)
         except ProtocolError as error:
             return told(error.code)
         ticket = groups.ask(
@@ -101,7 +101,7 @@ class _Work:
                 request.group_instance_id,
                 request.generation_id,
                 -1,
-                positions(self.good, self._limit),
+                new_offsets(self.valid_partitions, self._limit),
                 self._context.version,
                 txn,
             ),
@@ -110,7 +110,7 @@ class _Work:
         code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
         return code
 
-    async def _confirmed(self, at: tuple[str, int]) -> TransactionContext:
+    async def _verify_transaction(self, at: tuple[str, int]) -> TransactionContext:
         """Have the transaction's coordinator confirm the group's partition.
 
         Raises:
@@ -129,25 +129,25 @@ class _Work:
         confirmed = answer.txns.get(at)
         return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
 
-    def take_in(self, verdict: ErrorCode) -> Job[None]:
+    def apply_result(self, verdict: ErrorCode) -> Job[None]:
         """Give every position that was handed in the group's verdict."""
         if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
             verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        for name, _, partitions in self.good:
+        for name, _, partitions in self.valid_partitions:
             for part in partitions:
-                long = verdict is ErrorCode.NONE and is_too_long(part, self._limit)
-                self._tell(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
+                long = verdict is ErrorCode.NONE and is_metadata_too_long(part, self._limit)
+                self._add_response(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
                 yield
             yield
 
 
 def handle(context: RequestContext, request: m.TxnOffsetCommitRequest) -> HandlerResult:
     """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
-    return _commit(context, _Work(context, request))
+    return _commit(context, _TxnOffsetCommit(context, request))
 
 
-async def _commit(context: RequestContext, work: _Work) -> m.TxnOffsetCommitResponse:
-    await context.time_slice.run(work.sort_out())
-    if work.good:
-        await context.time_slice.run(work.take_in(await work.verdict()))
+async def _commit(context: RequestContext, work: _TxnOffsetCommit) -> m.TxnOffsetCommitResponse:
+    await context.time_slice.run(work.validate())
+    if work.valid_partitions:
+        await context.time_slice.run(work.apply_result(await work.commit()))
     return work.response

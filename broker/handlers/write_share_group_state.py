@@ -24,7 +24,7 @@ from ottla.controller.decision import collect_steps
 from ottla.wire.messages import write_share_group_state as wire
 
 
-def _prepared(part: wire.PartitionData) -> Job[None]:
+def _limit_batches(part: wire.PartitionData) -> Job[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
     some = islice(part.state_batches, MOST_BATCHES + 1)
     made: list[Any] = yield from collect_steps(
@@ -34,7 +34,7 @@ def _prepared(part: wire.PartitionData) -> Job[None]:
 
 
 def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Write:
-    prepared: Any = part.state_batches  # by `_prepared`
+    prepared: Any = part.state_batches  # by `_limit_batches`
     return Write(
         ticket,
         key,
@@ -49,4 +49,6 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
 def handle(context: RequestContext, request: wire.WriteShareGroupStateRequest) -> HandlerResult:
     """Answer each partition on its own."""
     kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
-    return share_states.answer(context, request, kinds, _event, share_states.nothing, "write", _prepared)
+    return share_states.submit_state_requests(
+        context, request, kinds, _event, share_states.write_no_result, "write", _limit_batches
+    )

@@ -21,7 +21,7 @@ from ottla.wire.messages import write_txn_markers as m
 from ottla.wire.written import StreamingArray
 
 
-def _refused(context: RequestContext, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
+def _reject_request(context: RequestContext, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
     def rows() -> StreamingArray:
         return StreamingArray(m.WriteTxnMarkersResponse, context.version)
 
@@ -46,5 +46,5 @@ def handle(context: RequestContext, request: m.WriteTxnMarkersRequest) -> Handle
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)
         or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     ):
-        return context.time_slice.start(_refused(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return context.time_slice.start(_reject_request(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return write_markers(context.services, request)

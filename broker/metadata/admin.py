@@ -11,53 +11,57 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.channel import Asking
+from ottla.broker.metadata.channel import ForwardableRequest
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.metadata.internal_topics import InternalTopics
+    from ottla.broker.metadata.internal_topics import StreamsInternalTopics
 
 logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-CREATING_AT_ONCE = 1_000
+MAX_TOPICS_IN_CREATION = 1_000
 """One request for metadata may name hundreds of thousands of topics that are not there."""
 
-Beside = Callable[[Callable[[], Awaitable[None]]], None]
+StartInBackground = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something beside the connections, for as long as the node lives."""
 
 
-class Submits(Protocol):
+class RequestSubmitter(Protocol):
     """The active controller, wherever it is."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Hand in a request; the answer comes when what it changed is committed. Raises OSError where it failed."""
 
 
-class Forwards(Submits, Protocol):
+class RequestForwarder(RequestSubmitter, Protocol):
     """The way there also for what clients ask: `ottla.broker.metadata.channel.ControllerChannel`."""
 
-    async def forward(self, asking: Asking, request: Any) -> Any:
+    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
         """Ask for what a client wants, as that client. Raises WireError where it must come anew, OSError."""
 
 
-class Admin:
+class ControllerForwarder:
     """What clients want of the active controller."""
 
     def __init__(
-        self, controller: Forwards, config: NodeConfig, beside: Beside, settled: Callable[[], Awaitable[None]]
+        self,
+        controller: RequestForwarder,
+        config: NodeConfig,
+        beside: StartInBackground,
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._controller = controller
         self._config = config
-        self._beside = beside
-        self._settled = settled
-        self._creating: set[str] = set()
-        self._internal: InternalTopics | None = None
+        self._start_in_background = beside
+        self._wait_applied = settled
+        self._topics_in_creation: set[str] = set()
+        self._streams_topics: StreamsInternalTopics | None = None
 
-    async def forward(self, asking: Asking, request: Any) -> Any:
+    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
         """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
 
         Partitions are waited for where they are few; the answer to a request for many does not wait for their files.
@@ -71,13 +75,13 @@ class Admin:
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms:  # the controller counts, and the client is held up where it is connected
             asking.peer.throttle_ms = max(asking.peer.throttle_ms, throttle_ms)
-        await self._settled()
+        await self._wait_applied()
         return answer
 
     def auto_create(self, name: str) -> None:
         """Have a topic created in the background; one request at a time for each name.
 
-        Beyond `CREATING_AT_ONCE` of them nothing is done: whoever asked is told that the topic is not there, and asks
+        Beyond `MAX_TOPICS_IN_CREATION` of them nothing is done: whoever asked is told that the topic is not there, and asks
         again.
         """
         if name == OFFSETS_TOPIC:
@@ -89,14 +93,16 @@ class Admin:
         elif name != METADATA_TOPIC:  # the controller would refuse it
             self._create(CreatableTopic(name, -1, -1))
 
-    def internal_topics(self, now_ms: Callable[[], int]) -> InternalTopics:
+    def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
         """Topics that streams groups need."""
-        if self._internal is None:
-            from ottla.broker.metadata.internal_topics import InternalTopics
+        if self._streams_topics is None:
+            from ottla.broker.metadata.internal_topics import StreamsInternalTopics
 
             timeout_ms = self._config.number("request.timeout.ms")
-            self._internal = InternalTopics(self._controller.submit, self._beside, now_ms, timeout_ms)
-        return self._internal
+            self._streams_topics = StreamsInternalTopics(
+                self._controller.submit, self._start_in_background, now_ms, timeout_ms
+            )
+        return self._streams_topics
 
     def create_offsets_topic(self) -> None:
         """Have `__consumer_offsets` created."""
@@ -140,9 +146,9 @@ class Admin:
         self._create_internal(SHARE_TOPIC, keys, settings)
 
     def _create(self, topic: CreatableTopic) -> None:
-        if topic.name not in self._creating and len(self._creating) < CREATING_AT_ONCE:
-            self._creating.add(topic.name)
-            self._beside(partial(self._create_now, topic))
+        if topic.name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
+            self._topics_in_creation.add(topic.name)
+            self._start_in_background(partial(self._create_now, topic))
 
     async def _create_now(self, topic: CreatableTopic) -> None:
         try:
@@ -158,10 +164,10 @@ class Admin:
         except OSError:
             pass  # the controller has failed the node already
         except ProtocolError as error:
-            self._warn(topic.name, error.code, error.message)
+            self._log_failure(topic.name, error.code, error.message)
         finally:
-            self._creating.discard(topic.name)
+            self._topics_in_creation.discard(topic.name)
 
     @staticmethod
-    def _warn(topic: str, code: ErrorCode, message: str | None) -> None:
+    def _log_failure(topic: str, code: ErrorCode, message: str | None) -> None:
         logger.warning("Auto topic creation failed for %s with error %s: %s", topic, code.name, message or code.text)

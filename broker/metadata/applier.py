@@ -15,34 +15,43 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, steps_of
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.metadata.plan import (
+    CreatePartitionLog,
+    PartitionAction,
+    RemovePartition,
+    UpdatePartition,
+    UpdateTopicConfig,
+    plan_actions,
+)
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.replicas import ReplicaManager
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.delta import MetadataDelta, MetadataListener
 from ottla.controller.image import MetadataImage
 from ottla.world.env import Env
 
-WAITED_FOR = 128
+MAX_AWAITED_PARTITIONS = 128
 """So many partitions at most are waited for before a request that made them is answered."""
-PATIENCE_S = 1.0
+CREATION_WAIT_S = 1.0
 
 
-class Applier:
+class BrokerMetadataPublisher:
     """The queue of publications, and the task that works it off. An error in it is ours, and ends the node."""
 
-    def __init__(self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: Replicas, making: Making) -> None:
+    def __init__(
+        self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: ReplicaManager, making: LogCreator
+    ) -> None:
         self._env = env
         self._config = config
         self._cache = cache
-        self._replicas = replicas
-        self._making = making
-        self._waiting: deque[tuple[MetadataImage, MetadataDelta]] = deque()
+        self._replica_manager = replicas
+        self._log_creator = making
+        self._queue: deque[tuple[MetadataImage, MetadataDelta]] = deque()
         self._published = 0
         self._applied = 0
-        self._more = trio.Event()
+        self._wakeup = trio.Event()
         self._progress = trio.Event()
-        self.followers: list[MetadataListener] = []
+        self.listeners: list[MetadataListener] = []
         """Called with each publication once the partitions are as it says."""
 
     @property
@@ -52,67 +61,67 @@ class Applier:
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed."""
-        self._waiting.append((image, delta))
+        self._queue.append((image, delta))
         self._published += 1
-        self._more.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Apply what is published, until cancelled."""
         while True:
-            while self._waiting:
-                await self.apply(*self._waiting.popleft())
+            while self._queue:
+                await self.apply(*self._queue.popleft())
                 self._applied += 1
                 self._progress.set()
                 self._progress = trio.Event()
-            self._more = trio.Event()
-            await self._more.wait()
+            self._wakeup = trio.Event()
+            await self._wakeup.wait()
 
-    async def caught_up(self) -> None:
+    async def wait_applied(self) -> None:
         """Wait until everything that is published by now is applied."""
         target = self._published
         while self._applied < target:
             await self._progress.wait()
 
-    async def settled(self) -> None:
+    async def wait_applied_and_created(self) -> None:
         """Wait until it is applied, and the few partitions it asks for are there; for many nobody waits."""
-        await self.caught_up()
-        await self._making.all_made(WAITED_FOR, PATIENCE_S)
+        await self.wait_applied()
+        await self._log_creator.wait_all_created(MAX_AWAITED_PARTITIONS, CREATION_WAIT_S)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Make this node as the image says, in slices."""
-        self._replicas.image = image
+        self._replica_manager.image = image
         turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        for step in steps_of(delta, self._config.node_id, self._replicas.id_of):
-            await self._do(step, image, turn)
+        for step in plan_actions(delta, self._config.node_id, self._replica_manager.topic_id_of):
+            await self._apply_action(step, image, turn)
             await turn.maybe_yield()
-        self._making.starting = False
+        self._log_creator.is_starting = False
         self._cache.image = image
-        for follower in self.followers:
+        for follower in self.listeners:
             follower(image, delta)
 
-    async def _do(self, step: Step, image: MetadataImage, turn: TimeSlice) -> None:
+    async def _apply_action(self, step: PartitionAction, image: MetadataImage, turn: TimeSlice) -> None:
         match step:
-            case Remove(at):
-                self._making.forget(at)
-                self._replicas.remove(at)
-            case Follow(at, told):
-                self._replicas.follow(at, told)
-            case Make(at, topic_id, told):
-                self._making.want(at, topic_id, told)
-            case Settle(None):
+            case RemovePartition(at):
+                self._log_creator.cancel(at)
+                self._replica_manager.remove(at)
+            case UpdatePartition(at, told):
+                self._replica_manager.apply_partition_state(at, told)
+            case CreatePartitionLog(at, topic_id, told):
+                self._log_creator.request_log(at, topic_id, told)
+            case UpdateTopicConfig(None):
                 for name in list(image.topics):
-                    await self._settle(image, name, turn)
-            case Settle(str(name)):
-                await self._settle(image, name, turn)
+                    await self._update_topic_config(image, name, turn)
+            case UpdateTopicConfig(str(name)):
+                await self._update_topic_config(image, name, turn)
 
-    async def _settle(self, image: MetadataImage, name: str, turn: TimeSlice) -> None:
+    async def _update_topic_config(self, image: MetadataImage, name: str, turn: TimeSlice) -> None:
         """Give a topic's logs its settings; they hold from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
             return
         settings = self._config.log_settings(image, name)
         for number in topic.partitions:
-            replica = self._replicas.get(name, number)
+            replica = self._replica_manager.get(name, number)
             if replica is not None and replica.log.config != settings:
                 replica.log.update_config(settings)
             await turn.maybe_yield()

@@ -24,14 +24,14 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self._kraft_version = kraft_version
         self.image = MetadataImage()
-        self._bound: dict[str, str] | None = None
+        self._bound_hosts: dict[str, str] | None = None
 
     @property
     def kraft_version(self) -> int:
         """The quorum's own level: its records lie outside the image, and it may rise."""
         return self._kraft_version()
 
-    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    def set_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Be as new as what is committed: where nobody applies it step by step."""
         self.image = image
 
@@ -42,7 +42,7 @@ class MetadataCache:
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
                 continue
             if broker_id == self._config.node_id:
-                host, port = self._config.advertised_address(peer.listener) or self._dialled(peer)
+                host, port = self._config.advertised_address(peer.listener) or self._connected_address(peer)
             else:
                 end = next((e for e in broker.end_points if e.name == peer.listener), None)
                 if end is None:
@@ -51,13 +51,13 @@ class MetadataCache:
             out.append((broker_id, host, port, broker.rack))
         return out
 
-    def _dialled(self, peer: Peer) -> tuple[str, int]:
+    def _connected_address(self, peer: Peer) -> tuple[str, int]:
         """Where a client came in: by the name the listener is bound to, which is what a certificate has, if it has one.
 
         A name other nodes tell as well: who hears now one word for a broker and now another takes it for another.
         """
-        if self._bound is None:
+        if self._bound_hosts is None:
             listeners = self._config.client_listeners
-            self._bound = {x.name: x.host for x in listeners if ":" not in x.host and not x.host[-1:].isdigit()}
+            self._bound_hosts = {x.name: x.host for x in listeners if ":" not in x.host and not x.host[-1:].isdigit()}
         host, port = peer.local
-        return self._bound.get(peer.listener) or host, port
+        return self._bound_hosts.get(peer.listener) or host, port

@@ -38,13 +38,15 @@ logger = logging.getLogger("ottla.channel")
 
 RETRY_S = 0.05
 """Between two looks for the leader."""
-LOOK_S = 0.25
+LEADER_CHECK_INTERVAL_S = 0.25
 """So often somebody who waits for an answer looks whether the controller has moved."""
-FORWARDING_S = 60.0
-REGISTRATION_S = 5.0
-_RAFT = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+FORWARDING_TIMEOUT_S = 60.0
+REGISTRATION_TIMEOUT_S = 5.0
+_RAFT_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
 """Clients' requests that the quorum's leader answers, and not the controller's rules."""
-_AS_WHOM = frozenset({ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN})
+_REQUESTER_APIS = frozenset(
+    {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+)
 """Those whose rules ask who sent them."""
 
 
@@ -69,23 +71,23 @@ class LocalController(Protocol):
     async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat arrived: it counts from now on, whenever it is decided."""
 
-    async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
+    async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
         """Answer what is asked of the quorum itself."""
 
 
-class Asking(Protocol):
+class ForwardableRequest(Protocol):
     """A client's request on its way: the dispatcher's `RequestContext`."""
 
     version: int
     peer: Peer
-    turn: TimeSlice
+    time_slice: TimeSlice
     frame: Buffer
 
     @property
-    def is_guarded(self) -> bool:
+    def has_authorizer(self) -> bool:
         """Whether there is an authorizer to be asked."""
 
     @property
@@ -95,7 +97,7 @@ class Asking(Protocol):
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
 
-    def changes(self) -> ControllerMutationQuota | None:
+    def mutation_quota(self) -> ControllerMutationQuota | None:
         """What counts the partitions it makes or removes; None: nobody does."""
 
 
@@ -108,7 +110,7 @@ class ControllerChannel:
         node_id: int,
         controller: LocalController,
         listener: str,
-        limit_s: float = FORWARDING_S,
+        limit_s: float = FORWARDING_TIMEOUT_S,
         access: Callable[[], Access | None] = lambda: None,
     ) -> None:
         """``listener``: the name under which controllers are spoken to, ``access``: what that one wants;
@@ -119,11 +121,11 @@ class ControllerChannel:
         self._controller = controller
         self._listener = listener
         self._access = access
-        self._limit_s = limit_s
+        self._timeout_s = limit_s
         self._remote: Any = None
-        self._told: tuple[str, int] | None = None
+        self._logged_address: tuple[str, int] | None = None
         """Whose silence was logged already."""
-        self._turns = trio.Lock()
+        self._lock = trio.Lock()
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Ask for what this node itself wants; gives the answer once what it changed is committed.
@@ -136,9 +138,9 @@ class ControllerChannel:
             OSError: the metadata log here could not be written; the node stops.
         """
         newest = request_spec(ApiKey(request.SPEC.key)).versions.high
-        return await self._within(request, version or newest)
+        return await self._submit_within_timeout(request, version or newest)
 
-    async def forward(self, asking: Asking, request: Message) -> Message:
+    async def forward(self, asking: ForwardableRequest, request: Message) -> Message:
         """Ask for what a client wants, as that client; gives the answer it shall get.
 
         Raises:
@@ -146,13 +148,15 @@ class ControllerChannel:
             OSError: the metadata log here could not be written; the node stops.
         """
         try:
-            answer: Message = await self._within(request, asking.version, asking)
+            answer: Message = await self._submit_within_timeout(request, asking.version, asking)
         except ProtocolError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
             from ottla.broker.refusals import build_error_response_steps
 
-            return await asking.turn.run(build_error_response_steps(request, asking.version, error.code, error.message))
+            return await asking.time_slice.run(
+                build_error_response_steps(request, asking.version, error.code, error.message)
+            )
         return answer
 
     def close(self) -> None:
@@ -160,7 +164,7 @@ class ControllerChannel:
         if self._remote is not None:
             self._remote.close()
 
-    def _there_now(self) -> Any:
+    def _connect_remote(self) -> Any:
         """What speaks over the wire, once it is needed."""
         if self._remote is None:
             self._remote = import_module("ottla.broker.metadata.remote").Remote(
@@ -170,53 +174,53 @@ class ControllerChannel:
 
     # ------------------------------------------------------------------ one request
 
-    async def _within(self, request: Any, version: int, asking: Asking | None = None) -> Any:
-        if self._limit_s == FOREVER_S:
-            return await self._until_answered(request, version, asking)
-        with self._env.timeout(self._limit_s):
-            return await self._until_answered(request, version, asking)
+    async def _submit_within_timeout(self, request: Any, version: int, asking: ForwardableRequest | None = None) -> Any:
+        if self._timeout_s == FOREVER_S:
+            return await self._submit_until_answered(request, version, asking)
+        with self._env.timeout(self._timeout_s):
+            return await self._submit_until_answered(request, version, asking)
         raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
 
-    async def _until_answered(self, request: Any, version: int, asking: Asking | None) -> Any:
+    async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """Ask, and ask again, until somebody answers who is the controller (R345)."""
         while True:
             if self._controller.is_active:
-                answer = await self._guarded(request, version, asking)
+                answer = await self._submit_authorized(request, version, asking)
             else:
-                answer = await self._there(request, version, asking)
+                answer = await self._submit_remote(request, version, asking)
             if answer is not None:
                 return answer
             await self._env.sleep(RETRY_S)
 
-    async def _guarded(self, request: Any, version: int, asking: Asking | None) -> Any:
-        """As `_here`, as far as the client may."""
-        if asking is None or not asking.is_guarded:
-            return await self._here(request, version, asking)
+    async def _submit_authorized(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+        """As `_submit_local`, as far as the client may."""
+        if asking is None or not asking.has_authorizer:
+            return await self._submit_local(request, version, asking)
         from ottla.broker.auth.guard import authorize_and_handle
 
         answer = authorize_and_handle(
-            asking, request, lambda _, rest: self._here(rest, version, asking), at_controller=True
+            asking, request, lambda _, rest: self._submit_local(rest, version, asking), at_controller=True
         )
         return await answer if isinstance(answer, Awaitable) else answer
 
-    async def _here(self, request: Any, version: int, asking: Asking | None) -> Any:
+    async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
-            self._controller.heard(request.broker_id, request.broker_epoch)
+            self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
         try:
-            if asking is not None and request.SPEC.key in _AS_WHOM:
+            if asking is not None and request.SPEC.key in _REQUESTER_APIS:
                 from ottla.controller.delegation_tokens import TokenRequestContext
 
                 asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
                 return await self._controller.submit(asked, version)
-            if request.SPEC.key not in _RAFT:
-                changes = None if asking is None else asking.changes()
+            if request.SPEC.key not in _RAFT_APIS:
+                changes = None if asking is None else asking.mutation_quota()
                 if changes is None:
                     return await self._controller.submit(request, version)
                 answer = await self._controller.submit(request, version, changes.record)
                 changes.set_throttle_time(answer)
                 return answer
-            answer = await self._controller.answer_raft(request, version, self._listener)
+            answer = await self._controller.handle_raft_request(request, version, self._listener)
         except ProtocolError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
@@ -224,32 +228,34 @@ class ControllerChannel:
         if asking is not None and request.SPEC.key == ApiKey.DESCRIBE_QUORUM:  # voter changes tell their client (R246)
             from ottla.broker.refusals import contains_error_steps
 
-            if await asking.turn.run(contains_error_steps(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            if await asking.time_slice.run(contains_error_steps(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
                 return None
         return answer
 
-    async def _there(self, request: Any, version: int, asking: Asking | None) -> Any:
+    async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """The answer that came over the wire; None where it must be asked again."""
-        async with self._turns:
+        async with self._lock:
             address = self._controller.leader_address()
             if address is None or self._controller.leader_id == self._controller.node_id:
                 return None  # nobody yet, or this node in a moment
             try:
-                answer = await self._while_leader(address, request, version, asking)
+                answer = await self._submit_while_leader(address, request, version, asking)
             except (OSError, WireError) as error:
-                self._tell(address, error)
+                self._log_failure(address, error)
                 self.close()
                 return None
-            self._told = None
+            self._logged_address = None
         return answer
 
-    def _tell(self, address: tuple[str, int], error: Exception) -> None:
+    def _log_failure(self, address: tuple[str, int], error: Exception) -> None:
         """Log what is in the way to the controller, once: it is tried twenty times a second."""
-        if self._told != address:
-            self._told = address
+        if self._logged_address != address:
+            self._logged_address = address
             logger.info("the controller at %s: %s", host_port(*address), error)
 
-    async def _while_leader(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
+    async def _submit_while_leader(
+        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
+    ) -> Any:
         """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.
 
         Raises:
@@ -259,9 +265,9 @@ class ControllerChannel:
         answer: Any = None
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._until_moved, address, nursery.cancel_scope)
+            nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
             try:
-                answer = await self._there_now().ask(address, request, version, asking)
+                answer = await self._connect_remote().ask(address, request, version, asking)
             except (OSError, WireError, ProtocolError) as error:
                 failure = error
             nursery.cancel_scope.cancel()
@@ -269,8 +275,8 @@ class ControllerChannel:
             raise failure
         return answer
 
-    async def _until_moved(self, address: tuple[str, int], scope: trio.CancelScope) -> None:
+    async def _cancel_when_moved(self, address: tuple[str, int], scope: trio.CancelScope) -> None:
         """End the wait for an answer once the controller is elsewhere."""
         while not self._controller.is_active and self._controller.leader_address() == address:
-            await self._env.sleep(LOOK_S)
+            await self._env.sleep(LEADER_CHECK_INTERVAL_S)
         scope.cancel()

@@ -11,7 +11,7 @@ import logging
 
 import trio
 
-from ottla.broker.metadata.admin import Submits
+from ottla.broker.metadata.admin import RequestSubmitter
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
@@ -23,11 +23,11 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 120.0
-KNOWN_SINCE = 15
+INITIAL_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 120.0
+MIN_METADATA_LEVEL = 15
 """The metadata.version that knows registered controllers."""
-PLAINTEXT = 0
+PLAINTEXT_PROTOCOL = 0
 
 
 class ControllerRegistration:
@@ -39,15 +39,15 @@ class ControllerRegistration:
         node_id: int,
         incarnation_id: bytes,
         endpoints: tuple[ListenerEndpoint, ...],
-        controller: Submits,
+        controller: RequestSubmitter,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
         self._controller = controller
-        self._wanted = False
-        self._news = trio.Event()
+        self._needs_registration = False
+        self._wakeup = trio.Event()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was committed."""
@@ -55,28 +55,28 @@ class ControllerRegistration:
             return
         known = image.controllers.get(self._node_id)
         is_known = known is not None and known.incarnation_id == self._incarnation_id
-        self._wanted = not is_known and image.features.get(METADATA_VERSION, 0) >= KNOWN_SINCE
-        self._news.set()
+        self._needs_registration = not is_known and image.features.get(METADATA_VERSION, 0) >= MIN_METADATA_LEVEL
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Register, and again whenever the log has another registration or none, until cancelled."""
-        pause_s = FIRST_PAUSE_S
+        pause_s = INITIAL_BACKOFF_S
         while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            while self._wanted:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            while self._needs_registration:
                 if await self._register():
-                    pause_s = FIRST_PAUSE_S
+                    pause_s = INITIAL_BACKOFF_S
                     break  # that it is in the log is news
                 await self._env.sleep(pause_s)
-                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                pause_s = min(pause_s * 2, MAX_BACKOFF_S)
 
     async def _register(self) -> bool:
         request = cr.ControllerRegistrationRequest(
             self._node_id,
             self._incarnation_id,
             False,
-            [cr.Listener(*end, PLAINTEXT) for end in self._endpoints],
+            [cr.Listener(*end, PLAINTEXT_PROTOCOL) for end in self._endpoints],
             [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
         )
         try:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import trio
 
-from ottla.broker.metadata.admin import Submits
+from ottla.broker.metadata.admin import RequestSubmitter
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -23,70 +23,74 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.directories")
 RETRY_S = 1.0
-ROWS_A_REQUEST = 2250
+MAX_ASSIGNMENTS_PER_REQUEST = 2250
 """Kafka's own limit for one AssignReplicasToDirs."""
 
 
-class Directories:
+class DirectoryAssignments:
     """What is still to be told."""
 
-    def __init__(self, env: Env, node_id: int, controller: Submits, cache: MetadataCache, storage: Storage) -> None:
+    def __init__(
+        self, env: Env, node_id: int, controller: RequestSubmitter, cache: MetadataCache, storage: LogDirs
+    ) -> None:
         self._env = env
         self._node_id = node_id
         self._controller = controller
         self._cache = cache
-        self._storage = storage
-        self._places: dict[tuple[bytes, int], bytes] = {}
-        self._more = trio.Event()
+        self._log_dirs = storage
+        self._pending: dict[tuple[bytes, int], bytes] = {}
+        self._wakeup = trio.Event()
 
-    def place(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
+    def assign(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
         """A replica lies elsewhere than the controller knows."""
-        self._places[topic_id, number] = directory_id
-        self._more.set()
+        self._pending[topic_id, number] = directory_id
+        self._wakeup.set()
 
-    def changed(self) -> None:
+    def wake(self) -> None:
         """A directory was lost, or the broker has registered: look again at what is to be told."""
-        self._more.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Tell it, until cancelled."""
         while True:
-            await self._more.wait()
-            self._more = trio.Event()
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
             try:
-                await self._tell()
+                await self._send_pending()
             except (OSError, ProtocolError) as error:
                 logger.warning("the controller was not told of directories, and is told again: %s", error)
                 await self._env.sleep(RETRY_S)
-                self._more.set()
+                self._wakeup.set()
 
-    async def _tell(self) -> None:
+    async def _send_pending(self) -> None:
         """Tell what there is; a broker the controller does not know registers first, and then tells."""
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:
             return
-        offline = set(known.log_dirs) - set(self._storage.online_ids)
+        offline = set(known.log_dirs) - set(self._log_dirs.online_ids)
         if offline:
             beat = BrokerHeartbeatRequest(self._node_id, known.broker_epoch, self._cache.image.offset, known.fenced)
             beat.offline_log_dirs = sorted(offline)
-            _check(await self._controller.submit(beat))
-        places = dict(itertools.islice(self._places.items(), ROWS_A_REQUEST))
+            _check_response(await self._controller.submit(beat))
+        places = dict(itertools.islice(self._pending.items(), MAX_ASSIGNMENTS_PER_REQUEST))
         if places:
-            _check(await self._controller.submit(assignment(self._node_id, known.broker_epoch, places)))
+            _check_response(
+                await self._controller.submit(build_assignment_request(self._node_id, known.broker_epoch, places))
+            )
             for at, place in places.items():
-                if self._places.get(at) == place:
-                    del self._places[at]
-        if self._places:
-            self._more.set()
+                if self._pending.get(at) == place:
+                    del self._pending[at]
+        if self._pending:
+            self._wakeup.set()
 
 
-def _check(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsResponse) -> None:
+def _check_response(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsResponse) -> None:
     """Raise what the controller answered, so that it is told again."""
     if answer.error_code:
         raise ProtocolError(ErrorCode(answer.error_code))
 
 
-def assignment(
+def build_assignment_request(
     node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
 ) -> ad.AssignReplicasToDirsRequest:
     """The request that tells where replicas lie: ``(topic id, partition) -> directory``."""

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 from ottla.broker.addresses import QUORUM_VOTERS
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.controller.format import format_directory, read_snapshot_voters
 from ottla.controller.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.log.directory import MetaProperties
 
 
-class NotFormatted(Exception):
+class LogDirsNotFormatted(Exception):
     """The directories are new, and this node may not make them; the message says what to do. Nothing was changed."""
 
 
-def remembered(storage: Storage, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
+def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
     """Where this node's controller was before, as its directory has it; one that knows of others tells the settings.
 
     Call it for directories that have an identity.
@@ -34,8 +34,8 @@ def remembered(storage: Storage, config: NodeConfig) -> tuple[ListenerEndpoint, 
     return next((v.endpoints for v in voters if v.id == config.node_id), ())
 
 
-def make_identity(
-    storage: Storage, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
+def format_log_dirs(
+    storage: LogDirs, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
 ) -> MetaProperties:
     """Format new directories as a cluster of this one node.
 
@@ -45,7 +45,7 @@ def make_identity(
     """
     path = storage.metadata.path
     if not config.is_standalone or not quorum.endpoints:
-        raise NotFormatted(
+        raise LogDirsNotFormatted(
             f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
             f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"
         )

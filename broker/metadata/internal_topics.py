@@ -14,17 +14,17 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 logger = logging.getLogger("ottla.admin")
-MOST_FAILURES = 1_000
+MAX_FAILURES = 1_000
 
 
-class Failure(NamedTuple):
+class TopicCreationFailure(NamedTuple):
     """Why a topic was not made, and until when that is told and nothing is tried."""
 
-    why: str
+    error_message: str
     until_ms: int
 
 
-class InternalTopics:
+class StreamsInternalTopics:
     """What is under way, and what has failed."""
 
     def __init__(
@@ -35,26 +35,26 @@ class InternalTopics:
         timeout_ms: int,
     ) -> None:
         self._submit = submit
-        self._beside = beside
+        self._start_in_background = beside
         self._now_ms = now_ms
         self._timeout_ms = timeout_ms
-        self._underway: set[str] = set()
-        self._failures: dict[str, Failure] = {}
-        """By topic, in the order they happened: at most `MOST_FAILURES`."""
+        self._in_creation: set[str] = set()
+        self._failures: dict[str, TopicCreationFailure] = {}
+        """By topic, in the order they happened: at most `MAX_FAILURES`."""
 
     def create(self, topics: Iterable[CreatableTopic], quiet_ms: int) -> None:
         """Have topics made, but for those under way and those that failed not long ago; ``quiet_ms``: how long not to
         try again.
         """
-        wanted = [x for x in topics if x.name not in self._underway and self.failure(x.name) is None]
+        wanted = [x for x in topics if x.name not in self._in_creation and self.failure(x.name) is None]
         if wanted:
-            self._underway.update(topic.name for topic in wanted)
-            self._beside(partial(self._create_now, wanted, quiet_ms))
+            self._in_creation.update(topic.name for topic in wanted)
+            self._start_in_background(partial(self._create_now, wanted, quiet_ms))
 
     def failure(self, name: str) -> str | None:
         """Why a topic could not be made a moment ago."""
         failed = self._failures.get(name)
-        return failed.why if failed is not None and failed.until_ms > self._now_ms() else None
+        return failed.error_message if failed is not None and failed.until_ms > self._now_ms() else None
 
     async def _create_now(self, topics: list[CreatableTopic], quiet_ms: int) -> None:
         try:
@@ -63,18 +63,18 @@ class InternalTopics:
                 if row.error_code:
                     exists = row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS  # another broker has created it
                     why = row.error_message or ErrorCode(row.error_code).text
-                    self._note(row.name, why, quiet_ms, logging.INFO if exists else logging.WARNING)
+                    self._record_failure(row.name, why, quiet_ms, logging.INFO if exists else logging.WARNING)
         except OSError:
             pass  # the controller has failed the node already
         except ProtocolError as error:
             for topic in topics:
-                self._note(topic.name, error.message or error.code.text, quiet_ms)
+                self._record_failure(topic.name, error.message or error.code.text, quiet_ms)
         finally:
-            self._underway.difference_update(topic.name for topic in topics)
+            self._in_creation.difference_update(topic.name for topic in topics)
 
-    def _note(self, name: str, why: str, quiet_ms: int, level: int = logging.WARNING) -> None:
+    def _record_failure(self, name: str, why: str, quiet_ms: int, level: int = logging.WARNING) -> None:
         logger.log(level, "Auto topic creation failed for %s: %s", name, why)
         self._failures.pop(name, None)
-        self._failures[name] = Failure(why, self._now_ms() + quiet_ms)
-        if len(self._failures) > MOST_FAILURES:
+        self._failures[name] = TopicCreationFailure(why, self._now_ms() + quiet_ms)
+        if len(self._failures) > MAX_FAILURES:
             del self._failures[next(iter(self._failures))]

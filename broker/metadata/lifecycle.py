@@ -17,10 +17,10 @@ from itertools import count
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.admin import Submits
-from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.admin import RequestSubmitter
+from ottla.broker.metadata.applier import BrokerMetadataPublisher
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.storage import CORDONED, Storage
+from ottla.broker.replica.storage import CORDONED_LOG_DIRS, LogDirs
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import MetadataImage
@@ -33,47 +33,47 @@ from ottla.world.env import FOREVER_S, Env
 
 logger = logging.getLogger("ottla.lifecycle")
 
-CATCHING_UP_S = 0.01
+CATCH_UP_INTERVAL_S = 0.01
 """Between two heartbeats until the broker is unfenced."""
 RETRY_S = 0.5
 """Between two attempts to register. Kafka waits for two seconds; it is the lease of the former process that counts."""
-LEAVING_BEAT_S = 0.05
-LEAVING_S = 30.0
-UNANSWERED_S = 1.0
+SHUTDOWN_HEARTBEAT_S = 0.05
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 30.0
+SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
 """Where a heartbeat that says goodbye has no answer for so long, the quorum is going too, and nobody is waited for."""
 
 
-class RegistrationRefused(Exception):
+class RegistrationRejected(Exception):
     """The cluster does not want this broker; the message says why, in one line."""
 
 
-class Lifecycle:
+class BrokerLifecycleManager:
     """The registration this process holds."""
 
     def __init__(
         self,
         env: Env,
         config: NodeConfig,
-        controller: Submits,
+        controller: RequestSubmitter,
         cache: MetadataCache,
-        applier: Applier,
-        storage: Storage,
+        applier: BrokerMetadataPublisher,
+        storage: LogDirs,
         newest: Callable[[], MetadataImage],
     ) -> None:
         """``newest``: the committed metadata as far as this node has it, applied or not."""
-        self._newest = newest
+        self._newest_image = newest
         self._env = env
         self._config = config
         self._controller = controller
         self._cache = cache
-        self._applier = applier
-        self._storage = storage
-        storage.cordon(config.effective_value(newest(), CORDONED) or "")
+        self._publisher = applier
+        self._log_dirs = storage
+        storage.cordon(config.effective_value(newest(), CORDONED_LOG_DIRS) or "")
         self._incarnation_id = env.uuid()
         self._heartbeat_s = config.number("broker.heartbeat.interval.ms") / 1000
-        self._news = trio.Event()
-        self._hurry = trio.Event()
-        self._leaving = False
+        self._image_changed = trio.Event()
+        self._heartbeat_now = trio.Event()
+        self._is_shutting_down = False
         self.ports: dict[str, int] = {}
         """Where this node's listeners for clients are really bound, by name."""
         self.broker_epoch = -1
@@ -93,11 +93,11 @@ class Lifecycle:
             OSError: the metadata log could not be written.
         """
         limit_ms = self._config.number("initial.broker.registration.timeout.ms")
-        self.broker_epoch = await self._accepted(self._env.monotonic_ms() + limit_ms)
-        while not self._is_told(self._newest()):
-            await self._env.sleep(CATCHING_UP_S)
+        self.broker_epoch = await self._register_until_accepted(self._env.monotonic_ms() + limit_ms)
+        while not self._is_registered(self._newest_image()):
+            await self._env.sleep(CATCH_UP_INTERVAL_S)
 
-    def _is_told(self, image: MetadataImage) -> bool:
+    def _is_registered(self, image: MetadataImage) -> bool:
         known = image.brokers.get(self._config.node_id)
         return known is not None and known.broker_epoch == self.broker_epoch
 
@@ -107,30 +107,30 @@ class Lifecycle:
         Raises:
             OSError: the metadata log could not be written.
         """
-        while not await self._unfenced():
-            await self._env.sleep(CATCHING_UP_S)
+        while not await self._try_unfence():
+            await self._env.sleep(CATCH_UP_INTERVAL_S)
         for callback in self.on_registered:
             callback(self.broker_epoch)
 
-    async def _accepted(self, until_ms: float) -> int:
+    async def _register_until_accepted(self, until_ms: float) -> int:
         """The broker epoch of a registration that was taken in (R278)."""
         told = ""
         while True:
             try:
-                answer: br.BrokerRegistrationResponse = await self._controller.submit(self._request())
+                answer: br.BrokerRegistrationResponse = await self._controller.submit(self._registration_request())
                 if not answer.error_code:
                     return answer.broker_epoch
                 why = ErrorCode(answer.error_code).name
             except ProtocolError as error:
                 why = error.code.name
             if self._env.monotonic_ms() >= until_ms:
-                raise RegistrationRefused(f"broker {self._config.node_id} could not register: {why}")
+                raise RegistrationRejected(f"broker {self._config.node_id} could not register: {why}")
             if why != told:
                 logger.warning("broker %d is not registered yet, and tries again: %s", self._config.node_id, why)
                 told = why
             await self._env.sleep(RETRY_S)
 
-    def _request(self) -> br.BrokerRegistrationRequest:
+    def _registration_request(self) -> br.BrokerRegistrationRequest:
         config = self._config
         return br.BrokerRegistrationRequest(
             config.node_id,
@@ -139,40 +139,40 @@ class Lifecycle:
             [br.Listener(*address) for address in config.registered_listeners(self.ports)],
             [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
             config.values.get("broker.rack"),
-            log_dirs=sorted(self._storage.online_ids),
-            previous_broker_epoch=self._former_epoch(),
+            log_dirs=sorted(self._log_dirs.online_ids),
+            previous_broker_epoch=self._previous_broker_epoch(),
         )
 
-    def _former_epoch(self) -> int:
+    def _previous_broker_epoch(self) -> int:
         """The epoch under which this broker stopped cleanly (R272); -1 where it did not, or its files do not say so.
 
         What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
         """
         if self.is_only_broker():
-            return self._newest().brokers[self._config.node_id].broker_epoch
-        return self._storage.clean_epoch
+            return self._newest_image().brokers[self._config.node_id].broker_epoch
+        return self._log_dirs.clean_shutdown_epoch
 
-    async def _unfenced(self) -> bool:
+    async def _try_unfence(self) -> bool:
         """Say how far this node is, and whether it may lead; True once it is as it was told."""
         with self._env.timeout(self._heartbeat_s):
-            await self._applier.caught_up()
+            await self._publisher.wait_applied()
         try:
-            answer = await self._beat(want_fence=self._known() is None)
+            answer = await self._send_heartbeat(want_fence=self._applied_registration() is None)
         except ProtocolError as error:
             logger.info("a heartbeat was not answered: %s", error)
             return False
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-            self.broker_epoch = await self._accepted(FOREVER_S)
+            self.broker_epoch = await self._register_until_accepted(FOREVER_S)
             return False
         if answer.error_code or answer.is_fenced:
             return False
         with self._env.timeout(self._heartbeat_s):
-            while (known := self._known()) is None or known.fenced:
-                await self._news.wait()
+            while (known := self._applied_registration()) is None or known.fenced:
+                await self._image_changed.wait()
             return True
         return False
 
-    def _known(self) -> m.RegisterBrokerRecord | None:
+    def _applied_registration(self) -> m.RegisterBrokerRecord | None:
         """The registration of this process as this node has applied it; None where it has not yet."""
         known = self._cache.image.brokers.get(self._config.node_id)
         return known if known is not None and known.broker_epoch == self.broker_epoch else None
@@ -181,14 +181,17 @@ class Lifecycle:
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
-        self._news.set()
-        self._news = trio.Event()
-        if self._storage.cordon(self._config.effective_value(image, CORDONED) or "") and self.broker_epoch >= 0:
-            self._hurry.set()
-        if self.broker_epoch >= 0 and any(self._asks(image, broker_id) for broker_id in delta.brokers):
-            self._hurry.set()
+        self._image_changed.set()
+        self._image_changed = trio.Event()
+        if (
+            self._log_dirs.cordon(self._config.effective_value(image, CORDONED_LOG_DIRS) or "")
+            and self.broker_epoch >= 0
+        ):
+            self._heartbeat_now.set()
+        if self.broker_epoch >= 0 and any(self._needs_heartbeat(image, broker_id) for broker_id in delta.brokers):
+            self._heartbeat_now.set()
 
-    def _asks(self, image: MetadataImage, broker_id: int) -> bool:
+    def _needs_heartbeat(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether a heartbeat is wanted now: this broker was forgotten, or another leaves and waits for this one."""
         broker = image.brokers.get(broker_id)
         if broker_id == self._config.node_id:
@@ -198,52 +201,54 @@ class Lifecycle:
     async def run(self) -> None:
         """Keep the lease, until cancelled or until this broker leaves. A broker that was forgotten comes back."""
         pause_s = self._heartbeat_s
-        while not self._leaving:
+        while not self._is_shutting_down:
             with self._env.timeout(pause_s):
-                await self._hurry.wait()
-            self._hurry = trio.Event()
-            if not self._leaving:
-                pause_s = await self._keep()
+                await self._heartbeat_now.wait()
+            self._heartbeat_now = trio.Event()
+            if not self._is_shutting_down:
+                pause_s = await self._heartbeat_once()
 
-    async def _keep(self) -> float:
+    async def _heartbeat_once(self) -> float:
         """One heartbeat; how long the next one may wait."""
         try:
-            answer = await self._beat()
+            answer = await self._send_heartbeat()
         except ProtocolError as error:
             logger.warning("a heartbeat was not answered: %s", error)
-            return CATCHING_UP_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
+            return CATCH_UP_INTERVAL_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             logger.warning("broker %d is not registered any more, and registers again", self._config.node_id)
-            self.broker_epoch = await self._accepted(FOREVER_S)
+            self.broker_epoch = await self._register_until_accepted(FOREVER_S)
             await self.unfence()
         elif answer.error_code:
             logger.warning("a heartbeat was refused: %s", ErrorCode(answer.error_code).name)
         elif not answer.is_caught_up:
-            return CATCHING_UP_S
+            return CATCH_UP_INTERVAL_S
         return self._heartbeat_s
 
-    async def _beat(self, *, want_fence: bool = False, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
+    async def _send_heartbeat(
+        self, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> bh.BrokerHeartbeatResponse:
         request = bh.BrokerHeartbeatRequest(
             self._config.node_id,
             self.broker_epoch,
-            self._applier.offset,
+            self._publisher.offset,
             want_fence,
             want_shut_down,
-            cordoned_log_dirs=self._cordoned(),
+            cordoned_log_dirs=self._cordoned_ids(),
         )
         answer: bh.BrokerHeartbeatResponse = await self._controller.submit(request)
         return answer
 
-    def _cordoned(self) -> list[bytes] | None:
+    def _cordoned_ids(self) -> list[bytes] | None:
         """Directories that are to get no new partitions; None where there are none, and the controller knows none."""
-        ids, known = self._storage.cordoned_ids, self._known()
+        ids, known = self._log_dirs.cordoned_ids, self._applied_registration()
         level = self._cache.image.features.get(METADATA_VERSION, 0)
         nothing = not ids and (known is None or not known.cordoned_log_dirs)
         return None if nothing or known is None or level < CORDONED_DIRS_MIN_VERSION else sorted(ids)
 
     # ------------------------------------------------------------------ going
 
-    async def resign(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Hand every leadership back, and be fenced: a controlled shutdown. The first two steps wait for nothing.
 
         Raises:
@@ -251,25 +256,27 @@ class Lifecycle:
         """
         if self.broker_epoch < 0:
             return
-        self._leaving = True
-        self._hurry.set()
-        with self._env.timeout(LEAVING_S):
+        self._is_shutting_down = True
+        self._heartbeat_now.set()
+        with self._env.timeout(CONTROLLED_SHUTDOWN_TIMEOUT_S):
             for number in count():
-                if await self._let_go():
+                if await self._request_shutdown():
                     break
-                await self._env.sleep(LEAVING_BEAT_S if number else 0)
-        await self._applier.caught_up()
+                await self._env.sleep(SHUTDOWN_HEARTBEAT_S if number else 0)
+        await self._publisher.wait_applied()
 
-    async def _let_go(self) -> bool:
+    async def _request_shutdown(self) -> bool:
         """Say that this broker wants to go; whether it may, or nobody is there to say so."""
         answer: bh.BrokerHeartbeatResponse | None = None
         try:
-            with self._env.timeout(LEAVING_S if self.is_only_broker() else UNANSWERED_S):
-                answer = await self._beat(want_shut_down=True)
+            with self._env.timeout(
+                CONTROLLED_SHUTDOWN_TIMEOUT_S if self.is_only_broker() else SHUTDOWN_RESPONSE_TIMEOUT_S
+            ):
+                answer = await self._send_heartbeat(want_shut_down=True)
         except ProtocolError:
             pass
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
     def is_only_broker(self) -> bool:
         """Whether the cluster knows no other."""
-        return list(self._newest().brokers) == [self._config.node_id]
+        return list(self._newest_image().brokers) == [self._config.node_id]

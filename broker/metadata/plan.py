@@ -17,65 +17,67 @@ from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionReg
 TopicPartition = tuple[str, int]
 
 
-class Remove(NamedTuple):
+class RemovePartition(NamedTuple):
     """A partition is no longer this node's, or its topic is gone: out of service, and its files with it."""
 
-    at: TopicPartition
+    topic_partition: TopicPartition
 
 
-class Follow(NamedTuple):
+class UpdatePartition(NamedTuple):
     """An open partition has another leader, epoch, ISR or place."""
 
-    at: TopicPartition
+    topic_partition: TopicPartition
     state: PartitionRegistration
 
 
-class Make(NamedTuple):
+class CreatePartitionLog(NamedTuple):
     """A partition of this node is not open: its files are to be found or made."""
 
-    at: TopicPartition
+    topic_partition: TopicPartition
     topic_id: bytes
     state: PartitionRegistration
 
 
-class Settle(NamedTuple):
+class UpdateTopicConfig(NamedTuple):
     """A topic's settings changed; None: all of them may have, with those of the broker."""
 
     topic: str | None
 
 
-Step = Remove | Follow | Make | Settle
-IdOf = Callable[[TopicPartition], bytes | None]
+PartitionAction = RemovePartition | UpdatePartition | CreatePartitionLog | UpdateTopicConfig
+TopicIdLookup = Callable[[TopicPartition], bytes | None]
 """Under which topic id a partition is open on this node; None where it is not."""
 
 
-def steps_of(delta: MetadataDelta, node_id: int, id_of: IdOf) -> Iterator[Step]:
+def plan_actions(delta: MetadataDelta, node_id: int, id_of: TopicIdLookup) -> Iterator[PartitionAction]:
     """The steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
     for name, topic in delta.topics.items():
-        yield from _gone(name, topic, node_id)
-    later: list[Make] = []
+        yield from _removals(name, topic, node_id)
+    later: list[CreatePartitionLog] = []
     for name, topic in delta.topics.items():
-        yield from _changed(name, topic, node_id, id_of, later)
+        yield from _updates(name, topic, node_id, id_of, later)
     yield from later
-    yield from _settings(delta, node_id)
+    yield from _config_updates(delta, node_id)
 
 
-def _gone(name: str, topic: TopicDelta, node_id: int) -> Iterator[Remove]:
+def _removals(name: str, topic: TopicDelta, node_id: int) -> Iterator[RemovePartition]:
     if topic.old is None:
         return
     if not topic.is_same_topic:
         for number, partition in topic.old.partitions.items():
             if node_id in partition.replicas:
-                yield Remove((name, number))
+                yield RemovePartition((name, number))
         return
     assert topic.new is not None
     for number in sorted(topic.partitions):
         before = topic.old.partitions.get(number)
         if before is not None and node_id in before.replicas and node_id not in topic.new.partitions[number].replicas:
-            yield Remove((name, number))
+            yield RemovePartition((name, number))
 
 
-def _changed(name: str, topic: TopicDelta, node_id: int, id_of: IdOf, later: list[Make]) -> Iterator[Follow]:
+def _updates(
+    name: str, topic: TopicDelta, node_id: int, id_of: TopicIdLookup, later: list[CreatePartitionLog]
+) -> Iterator[UpdatePartition]:
     new = topic.new
     if new is None:
         return
@@ -85,16 +87,16 @@ def _changed(name: str, topic: TopicDelta, node_id: int, id_of: IdOf, later: lis
             continue
         at = (name, number)
         if id_of(at) == new.id:
-            yield Follow(at, partition)
+            yield UpdatePartition(at, partition)
         else:
-            later.append(Make(at, new.id, partition))
+            later.append(CreatePartitionLog(at, new.id, partition))
 
 
-def _settings(delta: MetadataDelta, node_id: int) -> Iterator[Settle]:
+def _config_updates(delta: MetadataDelta, node_id: int) -> Iterator[UpdateTopicConfig]:
     if not delta.configs.isdisjoint({(RESOURCE_BROKER, ""), (RESOURCE_BROKER, str(node_id))}):
-        yield Settle(None)
+        yield UpdateTopicConfig(None)
         return
     for kind, name in sorted(delta.configs):
         topic = delta.topics.get(name)
         if kind == RESOURCE_TOPIC and (topic is None or topic.is_same_topic):
-            yield Settle(name)
+            yield UpdateTopicConfig(name)

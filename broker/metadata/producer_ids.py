@@ -9,65 +9,65 @@ from __future__ import annotations
 
 import trio
 
-from ottla.broker.metadata.admin import Beside, Submits
+from ottla.broker.metadata.admin import RequestSubmitter, StartInBackground
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
-AHEAD = 0.9
+PREFETCH_THRESHOLD = 0.9
 """When so much of a block is used, the next one is asked for."""
 
-Block = tuple[int, int]
+ProducerIdBlock = tuple[int, int]
 """The first id, and the one behind the last."""
 
 
-class NoneNow(ProtocolError):
-    """COORDINATOR_LOAD_IN_PROGRESS: there is no id just now. `ProducerIds.ready` waits for one."""
+class ProducerIdUnavailable(ProtocolError):
+    """COORDINATOR_LOAD_IN_PROGRESS: there is no id just now. `ProducerIdManager.wait_available` waits for one."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-class ProducerIds:
+class ProducerIdManager:
     """The block at hand, and the one that comes after it."""
 
-    def __init__(self, controller: Submits, node_id: int, beside: Beside) -> None:
+    def __init__(self, controller: RequestSubmitter, node_id: int, beside: StartInBackground) -> None:
         """``beside`` runs what nobody waits for."""
         self._controller = controller
         self._node_id = node_id
-        self._beside = beside
+        self._start_in_background = beside
         self._next = 0
         self._end = 0
-        self._ahead_at = 0
-        self._following: Block | None = None
-        self._asking = False
+        self._prefetch_from = 0
+        self._next_block: ProducerIdBlock | None = None
+        self._is_prefetching = False
         self._lock = trio.Lock()
         self._broker_epoch = -1
         self._failures = 0
 
-    def registered(self, broker_epoch: int) -> None:
+    def set_broker_epoch(self, broker_epoch: int) -> None:
         """Ask under another broker epoch from now on."""
         self._broker_epoch = broker_epoch
 
-    def next_nowait(self) -> int | None:
+    def try_generate(self) -> int | None:
         """The next id, or None where there is none just now: then one is asked for, and who asks again may get it."""
         found = self._pop()
-        if self._wants_more and not self._asking:
-            self._asking = True
-            self._beside(self._ask_ahead)
+        if self._needs_prefetch and not self._is_prefetching:
+            self._is_prefetching = True
+            self._start_in_background(self._prefetch)
         return found
 
-    def take(self) -> int:
+    def generate_nowait(self) -> int:
         """The next id, for who cannot wait.
 
         Raises:
             NoneNow: there is none.
         """
-        found = self.next_nowait()
+        found = self.try_generate()
         if found is None:
-            raise NoneNow
+            raise ProducerIdUnavailable
         return found
 
-    async def next(self) -> int:
+    async def generate(self) -> int:
         """The next id; waits for a new block where needed.
 
         Raises:
@@ -75,48 +75,48 @@ class ProducerIds:
                 again.
             OSError: the metadata log could not be written; the node stops.
         """
-        await self.ready()
-        return self.take()
+        await self.wait_available()
+        return self.generate_nowait()
 
-    async def ready(self) -> None:
+    async def wait_available(self) -> None:
         """Wait until there is an id to be had. All who wait for one answer of the controller are told of it.
 
         Raises:
-            NoneNow, OSError: as `next`.
+            NoneNow, OSError: as `generate`.
         """
         failures = self._failures
         async with self._lock:
-            if self._next == self._end and self._following is None:
+            if self._next == self._end and self._next_block is None:
                 if self._failures != failures:
-                    raise NoneNow
-                self._following = await self._block()
+                    raise ProducerIdUnavailable
+                self._next_block = await self._allocate_block()
 
     @property
-    def _wants_more(self) -> bool:
-        return self._following is None and self._next >= self._ahead_at
+    def _needs_prefetch(self) -> bool:
+        return self._next_block is None and self._next >= self._prefetch_from
 
     def _pop(self) -> int | None:
         if self._next == self._end:
-            if self._following is None:
+            if self._next_block is None:
                 return None
-            self._next, self._end = self._following
-            self._following = None
-            self._ahead_at = self._next + int((self._end - self._next) * AHEAD)
+            self._next, self._end = self._next_block
+            self._next_block = None
+            self._prefetch_from = self._next + int((self._end - self._next) * PREFETCH_THRESHOLD)
         self._next += 1
         return self._next - 1
 
-    async def _ask_ahead(self) -> None:
+    async def _prefetch(self) -> None:
         """Ask for the block after this one; where there is none yet, the next id that is taken asks again."""
         try:
             async with self._lock:
-                if self._wants_more:
-                    self._following = await self._block()
-        except NoneNow:
+                if self._needs_prefetch:
+                    self._next_block = await self._allocate_block()
+        except ProducerIdUnavailable:
             pass
         finally:
-            self._asking = False
+            self._is_prefetching = False
 
-    async def _block(self) -> Block:
+    async def _allocate_block(self) -> ProducerIdBlock:
         request = AllocateProducerIdsRequest(self._node_id, self._broker_epoch)
         try:
             block = await self._controller.submit(request)
@@ -124,5 +124,5 @@ class ProducerIds:
             block = None
         if block is None or block.error_code:
             self._failures += 1
-            raise NoneNow
+            raise ProducerIdUnavailable
         return block.producer_id_start, block.producer_id_start + block.producer_id_len

@@ -11,7 +11,7 @@ import logging
 from ipaddress import ip_address
 from typing import Any
 
-from ottla.broker.metadata.channel import Asking
+from ottla.broker.metadata.channel import ForwardableRequest
 from ottla.broker.refusals import contains_error_steps
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Job, TimeSlice
@@ -31,43 +31,45 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.channel")
 
-ANSWER_TIMEOUT_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 """``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
 _PRINCIPAL_VERSION = bytes(2)
-_NOWHERE = bytes(4)
-_BELIEVED_BYTES = 2**50
+_UNKNOWN_ADDRESS = bytes(4)
+_RESPONSE_BUDGET_BYTES = 2**50
 """Nothing bounds what a controller's answer may become in memory: it is one of ours, and has done what it tells."""
 
 
-class Remote:
+class RemoteController:
     """The connection there, made anew where the controller is elsewhere; one request at a time."""
 
     def __init__(self, env: Env, client_id: str, access: Access | None = None) -> None:
         """``access``: what the controllers' listener wants."""
         self._env = env
-        self._standing = Standing(env, client_id, ANSWER_TIMEOUT_S, access=access)
+        self._connection = Standing(env, client_id, RESPONSE_TIMEOUT_S, access=access)
 
-    async def ask(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
+    async def send(
+        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
+    ) -> Any:
         """The answer of who is there; None where that is not the controller.
 
         Raises:
             OSError, WireError: the connection, or its other side, is of no use.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
-        channel = await self._standing.to(address, "the controller")
+        channel = await self._connection.to(address, "the controller")
         if asking is not None:
-            return await _enveloped(channel, asking)
-        answer = await _plainly(channel, request, version)
+            return await _send_in_envelope(channel, asking)
+        answer = await _send_plain(channel, request, version)
         return (
             None if await TimeSlice(self._env).run(contains_error_steps(answer, ErrorCode.NOT_CONTROLLER)) else answer
         )
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
-        self._standing.close()
+        self._connection.close()
 
 
-async def _plainly(channel: Channel, request: Any, version: int) -> Any:
+async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
     """A request of this node's own."""
     try:
         spoken = channel.version_for(ApiKey(request.SPEC.key), version)
@@ -76,7 +78,7 @@ async def _plainly(channel: Channel, request: Any, version: int) -> Any:
     return await channel.call(request, spoken)
 
 
-async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
+async def _send_in_envelope(channel: Channel, asking: ForwardableRequest) -> Message | None:
     """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -90,10 +92,10 @@ async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
         raise ProtocolError(code, "it cannot read the request")
     if code is not ErrorCode.NONE or answer.response_data is None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return await asking.turn.run(_inner_answer(asking.frame, answer.response_data))
+    return await asking.time_slice.run(_decode_inner_response(asking.frame, answer.response_data))
 
 
-def _inner_answer(asked: Buffer, data: bytes) -> Job[Message]:
+def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
     """The answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
 
     Raises:
@@ -105,7 +107,9 @@ def _inner_answer(asked: Buffer, data: bytes) -> Job[Message]:
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
         if header.correlation_id != request.correlation_id:
             raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
-        steps = compiler.decode_job(response_class(key), version, data, pos, DecodeBudget(_BELIEVED_BYTES, keeps=True))
+        steps = compiler.decode_job(
+            response_class(key), version, data, pos, DecodeBudget(_RESPONSE_BUDGET_BYTES, keeps=True)
+        )
         answer: Message = (yield from steps)[0]
     except WireError as error:
         logger.warning("the controller's answer to %s: %s", key.name, error)
@@ -123,4 +127,4 @@ def _address(host: str) -> bytes:
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:
-        return _NOWHERE
+        return _UNKNOWN_ADDRESS

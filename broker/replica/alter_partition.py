@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.replica.partition import Answered, IsrAnswer, PendingExpand
-from ottla.broker.replica.replica import Asked
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.partition import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
+from ottla.broker.replica.replica import PendingIsrChange
+from ottla.broker.replica.replicas import ReplicaManager
 from ottla.broker.turn import Job
 from ottla.wire.messages import alter_partition as ap
 
 logger = logging.getLogger("ottla.isr")
-VERSION = 3
+ALTER_PARTITION_VERSION = 3
 RECOVERING = 1
-NAMED = 5
+MAX_LOGGED_PARTITIONS = 5
 """So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
-Key = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
 
 
-def request_of(node_id: int, broker_epoch: int, sent: dict[Key, Asked]) -> ap.AlterPartitionRequest:
+def build_alter_partition_request(
+    node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
+) -> ap.AlterPartitionRequest:
     """One request with all changes; each member with the broker epoch of its last fetch, this node with its own."""
     topics: dict[bytes, ap.AlterPartitionRequestTopicData] = {}
     for (topic_id, number), asked in sent.items():
@@ -35,39 +37,43 @@ def request_of(node_id: int, broker_epoch: int, sent: dict[Key, Asked]) -> ap.Al
     return ap.AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))
 
 
-def taking(
-    answer: ap.AlterPartitionResponse, sent: dict[Key, Asked], replicas: Replicas, now_ms: int
-) -> Job[list[Key]]:
+def apply_alter_partition_response(
+    answer: ap.AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
+) -> Job[list[PartitionKey]]:
     """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []
     again = []
     for key, asked in sent.items():
         row = rows.get(key)
-        if row is None or _take(asked, row, replicas, told, now_ms) is Answered.AGAIN:
+        if row is None or _apply_partition_result(asked, row, replicas, told, now_ms) is AlterPartitionOutcome.RETRY:
             again.append(key)
         yield
     if told:
-        more = f", and {len(told) - NAMED} more" if len(told) > NAMED else ""
-        logger.info("in sync now: %s%s", "; ".join(told[:NAMED]), more)
+        more = f", and {len(told) - MAX_LOGGED_PARTITIONS} more" if len(told) > MAX_LOGGED_PARTITIONS else ""
+        logger.info("in sync now: %s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)
     return again
 
 
-def _take(
-    asked: Asked, row: ap.AlterPartitionResponsePartitionData, replicas: Replicas, told: list[str], now_ms: int
-) -> Answered:
+def _apply_partition_result(
+    asked: PendingIsrChange,
+    row: ap.AlterPartitionResponsePartitionData,
+    replicas: ReplicaManager,
+    told: list[str],
+    now_ms: int,
+) -> AlterPartitionOutcome:
     """What the controller said of one partition."""
     replica = asked.replica
     recovering = row.leader_recovery_state == RECOVERING
-    answer = IsrAnswer(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
-    outcome = replica.answered(asked, answer, now_ms)
-    if outcome is Answered.TAKEN:
-        if isinstance(asked.pending, PendingExpand):
+    answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
+    outcome = replica.handle_alter_partition_result(asked, answer, now_ms)
+    if outcome is AlterPartitionOutcome.APPLIED:
+        if isinstance(asked.pending_isr, PendingExpandIsr):
             replicas.isr_expands += 1
         else:
             replicas.isr_shrinks += 1
         told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
-    elif outcome is not Answered.IGNORED:
+    elif outcome is not AlterPartitionOutcome.IGNORED:
         replicas.isr_failures += 1
         logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
     return outcome

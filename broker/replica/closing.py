@@ -6,20 +6,20 @@ from functools import partial
 
 import trio
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.world.env import Env, Lane
 
-THREADS = 8
+CLOSE_THREADS = 8
 
 
-async def close(env: Env, storage: Storage, broker_epoch: int) -> None:
+async def close_log_dirs(env: Env, storage: LogDirs, broker_epoch: int) -> None:
     """Close every log, then mark each directory as cleanly stopped.
 
     Raises:
         OSError: the metadata directory failed.
     """
-    await env.in_thread(storage.sync_names)
+    await env.in_thread(storage.sync_new_partition_directories)
     async with trio.open_nursery() as nursery:
-        for first in range(THREADS):
-            nursery.start_soon(env.in_thread, partial(storage.close_logs, first, THREADS), Lane.SYNC)
+        for first in range(CLOSE_THREADS):
+            nursery.start_soon(env.in_thread, partial(storage.close_logs, first, CLOSE_THREADS), Lane.SYNC)
     await env.in_thread(partial(storage.close, broker_epoch))

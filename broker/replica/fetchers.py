@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import Replicas, TopicPartition
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.replicas import ReplicaManager, TopicPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.controller.records import METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
-    from ottla.broker.replica.fetcher import Fetcher
-    from ottla.broker.replica.leader_line import World
+    from ottla.broker.replica.fetcher import ReplicaFetcher
+    from ottla.broker.replica.leader_line import FetcherDependencies
 
 
-def slot(topic: str, partition: int, count: int) -> int:
+def fetcher_index(topic: str, partition: int, count: int) -> int:
     """Which of a leader's fetchers a partition goes to (R310): by Java's hash of the topic's name."""
     name = 0
     for letter in topic.encode():
@@ -34,39 +34,39 @@ def slot(topic: str, partition: int, count: int) -> int:
     return (0 if signed == -(2**31) else abs(signed)) % count
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """All fetchers of this node. Partitions are followed from the moment `run` runs."""
 
     def __init__(
         self,
         env: Env,
         config: NodeConfig,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         broker_epoch: Callable[[], int],
-        fail: Fail,
+        fail: DiskErrorHandler,
         listener: str = "PLAINTEXT",
     ) -> None:
         """``listener``: the name of the one brokers reach each other at."""
         self._env = env
-        self._replicas = replicas
+        self._replica_manager = replicas
         self._listener = listener
         self._fail = fail
-        self._slots = config.number("num.replica.fetchers")
+        self._fetchers_per_leader = config.number("num.replica.fetchers")
         self._config = config
         self._broker_epoch = broker_epoch
-        self._known_world: World | None = None
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._at: dict[TopicPartition, tuple[Replica, tuple[int, int]]] = {}
+        self._cached_dependencies: FetcherDependencies | None = None
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._assignments: dict[TopicPartition, tuple[HostedPartition, tuple[int, int]]] = {}
         self._nursery: trio.Nursery | None = None
 
-    def _world(self) -> World:
+    def _dependencies(self) -> FetcherDependencies:
         """What all fetchers have in common, made for the first of them."""
-        if self._known_world is None:
+        if self._cached_dependencies is None:
             from ottla.broker.auth.ways import inter_broker_access
-            from ottla.broker.replica.leader_line import World, limits_of
+            from ottla.broker.replica.leader_line import FetcherDependencies, fetch_limits_of
 
-            env, config, replicas = self._env, self._config, self._replicas
-            self._known_world = World(
+            env, config, replicas = self._env, self._config, self._replica_manager
+            self._cached_dependencies = FetcherDependencies(
                 env,
                 config.node_id,
                 config.number("replica.socket.timeout.ms") / 1000,
@@ -74,61 +74,63 @@ class Fetchers:
                 self._metadata_version,
                 self._address,
                 self._fail,
-                limits_of(config),
+                fetch_limits_of(config),
                 self._is_throttled,
                 self._count_throttled,
-                lambda: replicas.follower_throttle.is_over(replicas.image, env.monotonic_ms()),
+                lambda: replicas.follower_quota.is_exceeded(replicas.image, env.monotonic_ms()),
                 inter_broker_access(config),
             )
-        return self._known_world
+        return self._cached_dependencies
 
     def _metadata_version(self) -> int:
-        return self._replicas.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
+        return self._replica_manager.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
 
     def _address(self, broker: int) -> tuple[str, int] | None:
-        return self._replicas.image.broker_address(broker, self._listener)
+        return self._replica_manager.image.broker_address(broker, self._listener)
 
-    def _is_throttled(self, replica: Replica) -> bool:
-        return self._replicas.follower_throttle.names(self._replicas.image, replica.topic, replica.partition)
+    def _is_throttled(self, replica: HostedPartition) -> bool:
+        return self._replica_manager.follower_quota.is_throttled(
+            self._replica_manager.image, replica.topic, replica.partition
+        )
 
     def _count_throttled(self, size_bytes: int) -> None:
-        self._replicas.follower_throttle.count(size_bytes, self._env.monotonic_ms())
+        self._replica_manager.follower_quota.record(size_bytes, self._env.monotonic_ms())
 
     # ------------------------------------------------------------------ what is followed
 
-    def follow(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
+    def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
         """A partition follows that leader under that epoch; the same again changes nothing. Nobody leads: -1."""
         at = (replica.topic, replica.partition)
         if leader_id < 0:
-            self.forget(at)
+            self.remove_partition(at)
             return
-        where = (leader_id, slot(*at, self._slots))
-        known = self._at.get(at)
+        where = (leader_id, fetcher_index(*at, self._fetchers_per_leader))
+        known = self._assignments.get(at)
         if known is not None and known != (replica, where):
-            self.forget(at)
+            self.remove_partition(at)
         try:
-            _begin(replica, self._env.now_ms())
+            _prepare_follower_log(replica, self._env.now_ms())
         except OSError as error:
             self._fail(error, replica.log)
             return
         fetcher = self._fetchers.get(where)
         if fetcher is None:
-            from ottla.broker.replica.fetcher import Fetcher
+            from ottla.broker.replica.fetcher import ReplicaFetcher
 
-            fetcher = self._fetchers[where] = Fetcher(self._world(), *where)
+            fetcher = self._fetchers[where] = ReplicaFetcher(self._dependencies(), *where)
             if self._nursery is not None:
                 self._nursery.start_soon(fetcher.run)
-        self._at[at] = (replica, where)
-        fetcher.follow(replica, leader_epoch)
+        self._assignments[at] = (replica, where)
+        fetcher.add_partition(replica, leader_epoch)
 
-    def forget(self, at: TopicPartition) -> None:
+    def remove_partition(self, at: TopicPartition) -> None:
         """A partition is led from here, led by nobody, or gone. A fetcher nobody needs any more ends."""
-        known = self._at.pop(at, None)
+        known = self._assignments.pop(at, None)
         if known is None:
             return
         replica, where = known
         fetcher = self._fetchers[where]
-        fetcher.forget(replica)
+        fetcher.remove_partition(replica)
         if not len(fetcher):
             fetcher.stop()
             del self._fetchers[where]
@@ -144,7 +146,7 @@ class Fetchers:
             self._nursery = None
 
 
-def _begin(replica: Replica, now_ms: int) -> None:
+def _prepare_follower_log(replica: HostedPartition, now_ms: int) -> None:
     """A log that does not know the epoch of its last record is believed up to its high watermark only (R317).
 
     Raises:

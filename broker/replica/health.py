@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.broker.replica.partition import Leading
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.partition import LeaderState
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.turn import Job
 
 
 @dataclass(slots=True)
-class Health:
-    """Counts of partitions; ``most_lag`` is in records."""
+class ReplicationStats:
+    """Counts of partitions; ``max_lag`` is in records."""
 
-    leading: int = 0
+    leader_count: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
     at_min_isr: int = 0
-    most_lag: int = 0
+    max_lag: int = 0
 
 
-def looking(replicas: Iterable[Replica]) -> Job[Health]:
+def collect_metrics(replicas: Iterable[HostedPartition]) -> Job[ReplicationStats]:
     """Look at every partition, a step each."""
-    out = Health()
+    out = ReplicationStats()
     for replica in list(replicas):
         state = replica.state
-        if type(state) is Leading:
-            in_sync = len(state.in_sync)
+        if type(state) is LeaderState:
+            in_sync = len(state.committed_isr)
             least = state.effective_min_isr(replica.log.config.min_insync_replicas)
-            out.leading += 1
+            out.leader_count += 1
             out.under_replicated += in_sync <= len(state.followers)
             out.under_min_isr += in_sync < least
             out.at_min_isr += in_sync == least
         else:
-            out.most_lag = max(out.most_lag, replica.lag)
+            out.max_lag = max(out.max_lag, replica.lag)
         yield
     return out

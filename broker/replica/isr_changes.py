@@ -11,82 +11,82 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.replica.replica import Asked
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.replica import PendingIsrChange
+from ottla.broker.replica.replicas import ReplicaManager
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.wire.errors import ProtocolError
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.isr")
 RETRY_S = 0.05
-Key = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
 
 
-class Submits(Protocol):
+class AlterPartitionSubmitter(Protocol):
     """The active controller, wherever it is."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Hand in a request; the answer comes when what it changed is committed."""
 
 
-class IsrChanges:
+class AlterPartitionSender:
     """Changes that wait for the controller, one a partition, and the look for members that are behind."""
 
     def __init__(
         self,
         env: Env,
         node_id: int,
-        controller: Submits,
-        replicas: Replicas,
+        controller: AlterPartitionSubmitter,
+        replicas: ReplicaManager,
         broker_epoch: Callable[[], int],
         lag_max_ms: int,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._controller = controller
-        self._replicas = replicas
+        self._replica_manager = replicas
         self._broker_epoch = broker_epoch
-        self._every_s = lag_max_ms / 2 / 1000
-        self._unsent: dict[Key, Asked] = {}
-        self._more = trio.Event()
+        self._expiration_interval_s = lag_max_ms / 2 / 1000
+        self._unsent: dict[PartitionKey, PendingIsrChange] = {}
+        self._wakeup = trio.Event()
 
-    def ask(self, asked: Asked) -> None:
+    def submit(self, asked: PendingIsrChange) -> None:
         """Have the controller asked. What was asked for under an earlier epoch and not sent yet is not sent."""
         self._unsent[asked.replica.topic_id, asked.replica.partition] = asked
-        self._more.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Ask for what is to be asked for, until cancelled."""
         while True:
             if not self._unsent:
-                self._more = trio.Event()
-                await self._more.wait()
+                self._wakeup = trio.Event()
+                await self._wakeup.wait()
             sent = {key: asked for key, asked in self._unsent.items() if asked.is_current}
             self._unsent = {}
             if sent and not await self._send(sent):
                 for key, asked in sent.items():
                     self._unsent.setdefault(key, asked)
-                self._more.set()
+                self._wakeup.set()
             if self._unsent:
                 await self._env.sleep(RETRY_S)
 
-    async def shrink_now_and_then(self) -> None:
+    async def run_isr_expiration(self) -> None:
         """Look for members that have been behind for too long, until cancelled (R331)."""
         while True:
-            await self._env.sleep(self._every_s)
+            await self._env.sleep(self._expiration_interval_s)
             turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-            for replica in list(self._replicas):
-                if replica.is_leader and not replica.is_alone:
-                    replica.shrink(self._env.now_ms())
+            for replica in list(self._replica_manager):
+                if replica.is_leader and not replica.is_sole_replica:
+                    replica.maybe_shrink_isr(self._env.now_ms())
                 await turn.maybe_yield()
 
-    async def _send(self, sent: dict[Key, Asked]) -> bool:
+    async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
         """One request; False where all of it must be sent again (R333)."""
         from ottla.broker.replica import alter_partition as asking  # a node alone never asks
 
-        request = asking.request_of(self._node_id, self._broker_epoch(), sent)
+        request = asking.build_alter_partition_request(self._node_id, self._broker_epoch(), sent)
         try:
-            answer = await self._controller.submit(request, asking.VERSION)
+            answer = await self._controller.submit(request, asking.ALTER_PARTITION_VERSION)
         except (ProtocolError, OSError) as error:
             logger.info("the ISR could not be changed yet: %s", error)
             return False
@@ -94,7 +94,9 @@ class IsrChanges:
             logger.warning("the controller takes no ISR change: error %d", answer.error_code)
             return False
         turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        again = await turn.run(asking.taking(answer, sent, self._replicas, self._env.now_ms()))
+        again = await turn.run(
+            asking.apply_alter_partition_response(answer, sent, self._replica_manager, self._env.now_ms())
+        )
         for key in again:
             self._unsent.setdefault(key, sent[key])
         return True

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.following import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Channel, Disconnected, Standing
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -19,10 +19,10 @@ from ottla.wire.messages import list_offsets as lo
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
-LATEST, EARLIEST = -1, -2
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 
 
-class World(NamedTuple):
+class FetcherDependencies(NamedTuple):
     """What all fetchers of a node have in common."""
 
     env: Env
@@ -34,23 +34,23 @@ class World(NamedTuple):
     """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
     address: Callable[[int], tuple[str, int] | None]
     """Where the image says a broker listens for others."""
-    fail: Fail
-    limits: Limits = DEFAULT_LIMITS
-    is_throttled: Callable[[Replica], bool] = lambda replica: False
+    fail: DiskErrorHandler
+    limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS
+    is_throttled: Callable[[HostedPartition], bool] = lambda replica: False
     """Whether a partition may be held back while it is behind."""
-    throttled: Callable[[int], None] = lambda size_bytes: None
+    record_throttled_bytes: Callable[[int], None] = lambda size_bytes: None
     """Hears of the bytes of such partitions."""
-    is_over: Callable[[], bool] = lambda: False
+    is_quota_exceeded: Callable[[], bool] = lambda: False
     """Whether they were too many of late."""
     access: Access = OPEN
     """What the listener brokers reach each other at wants."""
 
 
-def limits_of(config: NodeConfig) -> Limits:
+def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
     """What the settings say of a follower's Fetch."""
     prefix = "replica.fetch."
     names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
-    return Limits(*(config.number(prefix + name) for name in names))
+    return ReplicaFetchLimits(*(config.number(prefix + name) for name in names))
 
 
 def fetch_version(metadata_version: int) -> int:
@@ -65,13 +65,13 @@ def list_offsets_version(metadata_version: int) -> int:
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 
-class LeaderLine:
+class LeaderEndpoint:
     """Made when something is to be said, and anew when it broke or the leader is somewhere else."""
 
-    def __init__(self, world: World, leader_id: int, client_id: str) -> None:
-        self._world = world
+    def __init__(self, world: FetcherDependencies, leader_id: int, client_id: str) -> None:
+        self._dependencies = world
         self._leader_id = leader_id
-        self._standing = Standing(world.env, client_id, world.timeout_s, negotiates=False, access=world.access)
+        self._connection = Standing(world.env, client_id, world.timeout_s, negotiates=False, access=world.access)
 
     async def call(self, request: Message, version: int) -> Any:
         """Ask the leader; no ApiVersions comes first (R311).
@@ -79,22 +79,24 @@ class LeaderLine:
         Raises:
             OSError, WireError: no answer.
         """
-        return await (await self._connected()).call(request, version)
+        return await (await self._connect()).call(request, version)
 
-    async def _connected(self) -> Channel:
-        world = self._world
+    async def _connect(self) -> Channel:
+        world = self._dependencies
         address = world.address(self._leader_id)
         with world.env.timeout(world.timeout_s):
-            return await self._standing.to(address, f"broker {self._leader_id}")
+            return await self._connection.to(address, f"broker {self._leader_id}")
         raise Disconnected(f"broker {self._leader_id} did not answer in time")
 
     def close(self) -> None:
         """Hang up."""
-        self._standing.close()
+        self._connection.close()
 
 
-async def leaders_offset(line: LeaderLine, world: World, replica: Replica, leader_epoch: int, which: int) -> int:
-    """Where the leader's log ends (`LATEST`) or starts (`EARLIEST`), as a replica is told.
+async def fetch_leader_offset(
+    line: LeaderEndpoint, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
+) -> int:
+    """Where the leader's log ends (`LATEST_TIMESTAMP`) or starts (`EARLIEST_TIMESTAMP`), as a replica is told.
 
     Raises:
         ProtocolError: refused; OSError, WireError: no answer.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.world.disk import is_passing
@@ -17,37 +17,37 @@ from ottla.world.disk import is_passing
 logger = logging.getLogger("ottla.storage")
 
 
-class Losses:
+class LogDirFailureHandler:
     """Told of every error of a disk."""
 
-    def __init__(self, storage: Storage, end: Callable[[], None]) -> None:
-        self._storage = storage
-        self._end = end
+    def __init__(self, storage: LogDirs, end: Callable[[], None]) -> None:
+        self._log_dirs = storage
+        self._stop_node = end
         self.failure: OSError | None = None
         """What ended the node."""
-        self.on_lost: list[Callable[[list[PartitionLog]], None]] = []
+        self.on_logs_offline: list[Callable[[list[PartitionLog]], None]] = []
         """Called with the logs of a directory that went out of service."""
 
-    def fail(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
+    def handle_failure(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
         """A directory, or a log's, failed; without ``where`` the one with the metadata log.
 
         What only says that the process is short of something (descriptors) has changed nothing: the client is told,
         and may try again.
         """
-        storage = self._storage
+        storage = self._log_dirs
         if where is not None and is_passing(error):
             logger.error("%s", error)
             return
         directory = storage.metadata if where is None else where
         if isinstance(directory, PartitionLog):
-            directory = storage.of(directory)
-        if directory.path in storage.failed:
+            directory = storage.directory_of(directory)
+        if directory.path in storage.offline:
             return
-        if storage.can_lose(directory):
-            lost = storage.take_out(directory, error)
-            for callback in self.on_lost:
+        if storage.can_go_offline(directory):
+            lost = storage.mark_offline(directory, error)
+            for callback in self.on_logs_offline:
                 callback(lost)
         elif self.failure is None:
             self.failure = error
             logger.critical("the data directory %s failed: %s", directory.path, error)
-            self._end()
+            self._stop_node()

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.log.aside import on_checkpoint_synced, replace_checkpoint, write_temporary_file
 from ottla.log.directory import LogDirectory
 from ottla.world.env import Env, Lane
 
-WRITINGS = 2
+MAX_WRITES = 2
 """How often at most for one who waits."""
 
 
-async def note_compaction(env: Env, storage: Storage, directory: LogDirectory) -> None:
+async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDirectory) -> None:
     """Wait until the disk knows how far each log of a directory is compacted: what is so now, at least.
 
     What changes meanwhile is written once more, and then it is left to whoever asks next: a log with many holes that is
@@ -30,8 +30,8 @@ async def note_compaction(env: Env, storage: Storage, directory: LogDirectory) -
         OSError: final, unless the process is only short of something.
     """
     writings = 0
-    async with storage.noting[directory.path]:
-        while writings < WRITINGS and (points := directory.cleaner_offsets()) != directory.synced_cleaner_offsets:
+    async with storage.checkpoint_locks[directory.path]:
+        while writings < MAX_WRITES and (points := directory.cleaner_offsets()) != directory.synced_cleaner_offsets:
             before = directory.written_cleaner_offsets
             await env.in_thread(partial(write_temporary_file, directory, points), Lane.SYNC)
             if replace_checkpoint(directory, points, before):  # else there is something newer to write

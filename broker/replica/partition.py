@@ -17,90 +17,90 @@ from typing import NamedTuple, Protocol
 
 from ottla.wire.errors import ErrorCode
 
-UNKNOWN = -1
+UNKNOWN_OFFSET = -1
 
 
-class Committed(NamedTuple):
+class CommittedIsr(NamedTuple):
     """The ISR as the controller last told it."""
 
     isr: tuple[int, ...]
-    recovering: bool = False
+    is_recovering: bool = False
 
     @property
-    def maximal(self) -> tuple[int, ...]:
+    def maximal_isr(self) -> tuple[int, ...]:
         """Everybody who may be in the ISR."""
         return self.isr
 
 
-class PendingExpand(NamedTuple):
+class PendingExpandIsr(NamedTuple):
     """The controller was asked to take somebody in."""
 
-    committed: Committed
-    joining: int
+    committed: CommittedIsr
+    new_in_sync_replica_id: int
 
     @property
-    def maximal(self) -> tuple[int, ...]:
+    def maximal_isr(self) -> tuple[int, ...]:
         """Everybody who may be in the ISR."""
-        return (*self.committed.isr, self.joining)
+        return (*self.committed.isr, self.new_in_sync_replica_id)
 
     @property
-    def wanted(self) -> tuple[int, ...]:
+    def requested_isr(self) -> tuple[int, ...]:
         """The ISR that was asked for."""
-        return self.maximal
+        return self.maximal_isr
 
 
-class PendingShrink(NamedTuple):
+class PendingShrinkIsr(NamedTuple):
     """The controller was asked to let some go; until it answers they count."""
 
-    committed: Committed
-    leaving: frozenset[int]
+    committed: CommittedIsr
+    out_of_sync_replica_ids: frozenset[int]
 
     @property
-    def maximal(self) -> tuple[int, ...]:
+    def maximal_isr(self) -> tuple[int, ...]:
         """Everybody who may be in the ISR."""
         return self.committed.isr
 
     @property
-    def wanted(self) -> tuple[int, ...]:
+    def requested_isr(self) -> tuple[int, ...]:
         """The ISR that was asked for."""
-        return tuple(i for i in self.committed.isr if i not in self.leaving)
+        return tuple(i for i in self.committed.isr if i not in self.out_of_sync_replica_ids)
 
 
-Isr = Committed | PendingExpand | PendingShrink
+IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
-class Line(Protocol):
+class PartitionListener(Protocol):
     """A follower that does not look at a partition until it hears of a change."""
 
-    def note(self, *, more: bool) -> int:
+    def on_change(self, *, more: bool) -> int:
         """Something changed; ``more``: the log has. Gives when it asked last, by the wall clock, having everything."""
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowerReplica:
     """What a follower's fetches said of it."""
 
-    end_offset: int = UNKNOWN
-    log_start_offset: int = UNKNOWN
+    end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = 0
     """When it last had everything the leader had."""
     last_fetch_ms: int = 0
-    last_leader_end: int = UNKNOWN
+    last_leader_end: int = UNKNOWN_OFFSET
     """The leader's end at its last fetch: reaching it now means it was caught up then."""
-    broker_epoch: int = UNKNOWN
-    line: Line | None = field(default=None, compare=False)
+    broker_epoch: int = UNKNOWN_OFFSET
+    listener: PartitionListener | None = field(default=None, compare=False)
 
-    def tell(self, *, more: bool) -> None:
+    def notify_listener(self, *, more: bool) -> None:
         """Something has changed: whoever had everything until now looks again. Only a change of the log ends that."""
-        if self.line is None:
+        if self.listener is None:
             return
-        asked_ms = self.line.note(more=more)
+        asked_ms = self.listener.on_change(more=more)
         if more:
-            self.line = None
+            self.listener = None
             self.caught_up_ms = max(self.caught_up_ms, asked_ms)
             self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
 
-    def fetched(self, now_ms: int, offset: int, leader_end: int) -> None:
+    def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
         """It asked for ``offset``, so it has everything below (R327, R328)."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -110,7 +110,7 @@ class Follower:
         self.last_fetch_ms = now_ms
         self.last_leader_end = leader_end
 
-    def continue_from(self, earlier: Follower | None, leader_end: int) -> None:
+    def continue_from(self, earlier: FollowerReplica | None, leader_end: int) -> None:
         """Keep what it said of its log in the leader epoch before. Source: ``Replica.resetReplicaState``."""
         self.last_fetch_ms = self.caught_up_ms
         self.last_leader_end = leader_end
@@ -124,20 +124,20 @@ class Follower:
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
 
-class Answered(Enum):
+class AlterPartitionOutcome(Enum):
     """What became of a request to change the ISR (R334)."""
 
-    TAKEN = "taken"
+    APPLIED = "taken"
     IGNORED = "ignored"
-    GIVEN_UP = "given up"
+    ABANDONED = "given up"
     """The pending ISR stays until the image tells a newer partition epoch."""
-    TAKEN_BACK = "taken back"
+    REVERTED = "taken back"
     """The committed ISR holds again; it may be tried later."""
-    AGAIN = "again"
+    RETRY = "again"
     """The same request must be sent again."""
 
 
-_GIVE_UP = frozenset(
+_ABANDON_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -147,17 +147,17 @@ _GIVE_UP = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-_TAKE_BACK = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+_REVERT_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
-class IsrAnswer(NamedTuple):
+class AlterPartitionResult(NamedTuple):
     """The controller's row for one partition."""
 
     error_code: int
-    leader_epoch: int = UNKNOWN
-    partition_epoch: int = UNKNOWN
+    leader_epoch: int = UNKNOWN_OFFSET
+    partition_epoch: int = UNKNOWN_OFFSET
     isr: tuple[int, ...] = ()
-    recovering: bool = False
+    is_recovering: bool = False
 
 
 class IsrChange(NamedTuple):
@@ -170,34 +170,34 @@ class IsrChange(NamedTuple):
     """Of each member, -1 where it is not known."""
 
 
-Eligible = Callable[[int, int], bool]
+IsrEligibility = Callable[[int, int], bool]
 """Asked with (broker, epoch of its last fetch): whether the image lets it into the ISR (R331, KIP-903)."""
 
 
 @dataclass(slots=True)
-class Leading:
+class LeaderState:
     """What the leader knows; ``followers`` are the other replicas."""
 
-    local: int
+    local_id: int
     epoch: int
     partition_epoch: int
-    isr: Isr
-    epoch_start: int
+    isr: IsrState
+    leader_epoch_start_offset: int
     """The log end when this epoch began."""
-    followers: dict[int, Follower] = field(default_factory=dict)
+    followers: dict[int, FollowerReplica] = field(default_factory=dict)
 
     @classmethod
-    def begin(
+    def start_epoch(
         cls,
         local: int,
         epoch: int,
         partition_epoch: int,
         replicas: Iterable[int],
-        isr: Committed,
+        isr: CommittedIsr,
         log_end: int,
         now_ms: int,
-        earlier: Leading | None = None,
-    ) -> Leading:
+        earlier: LeaderState | None = None,
+    ) -> LeaderState:
         """Begin a new leader epoch; ISR members get time to catch up (R-329).
 
         Args:
@@ -211,25 +211,25 @@ class Leading:
             earlier: state of the leader epoch directly before, where this broker led in it too. What the other replicas
                 have said of their logs still holds, and the high watermark need not wait for another fetch of each.
         """
-        others = {i: Follower(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
+        others = {i: FollowerReplica(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
         if earlier is not None:
             for broker, follower in others.items():
                 follower.continue_from(earlier.followers.get(broker), log_end)
         return cls(local, epoch, partition_epoch, isr, log_end, others)
 
-    def is_lagging(self, high_watermark: int) -> bool:
+    def is_high_watermark_unknown(self, high_watermark: int) -> bool:
         """Return whether the high watermark is below the start of this leader epoch: records that an earlier leader has
         committed may lie above it. Source: ``Partition.fetchOffsetForTimestamp``.
         """
-        return self.epoch_start > high_watermark
+        return self.leader_epoch_start_offset > high_watermark
 
-    def follow_image(self, partition_epoch: int, replicas: Iterable[int], isr: Committed) -> bool:
+    def apply_partition_state(self, partition_epoch: int, replicas: Iterable[int], isr: CommittedIsr) -> bool:
         """The same leader epoch, told anew by the image; an older partition epoch is ignored (R329)."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
         self.isr = isr
-        self.followers = {i: self.followers.get(i) or Follower() for i in replicas if i != self.local}
+        self.followers = {i: self.followers.get(i) or FollowerReplica() for i in replicas if i != self.local_id}
         return True
 
     # ------------------------------------------------------------------ the high watermark
@@ -238,24 +238,30 @@ class Leading:
         """No more than there are replicas."""
         return min(min_insync_replicas, len(self.followers) + 1)
 
-    def _committed(self) -> Committed:
-        return self.isr if isinstance(self.isr, Committed) else self.isr.committed
+    def _committed_state(self) -> CommittedIsr:
+        return self.isr if isinstance(self.isr, CommittedIsr) else self.isr.committed
 
     @property
-    def in_sync(self) -> tuple[int, ...]:
+    def committed_isr(self) -> tuple[int, ...]:
         """The ISR as the controller last told it."""
-        return self._committed().isr
+        return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Whether too few are in sync for acks=all (R337), and for the high watermark to move (R332, KIP-966)."""
-        return len(self._committed().isr) < self.effective_min_isr(min_insync_replicas)
+        return len(self._committed_state().isr) < self.effective_min_isr(min_insync_replicas)
 
-    def has_enough_for(self, min_insync_replicas: int) -> bool:
+    def has_enough_replicas(self, min_insync_replicas: int) -> bool:
         """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
-        return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal)
+        return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal_isr)
 
     def high_watermark(
-        self, own_end: int, log_end: int, now_ms: int, lag_max_ms: int, min_insync_replicas: int, eligible: Eligible
+        self,
+        own_end: int,
+        log_end: int,
+        now_ms: int,
+        lag_max_ms: int,
+        min_insync_replicas: int,
+        eligible: IsrEligibility,
     ) -> int | None:
         """Up to where everything is committed; None while it must not move.
 
@@ -264,7 +270,7 @@ class Leading:
         """
         if self.is_under_min_isr(min_insync_replicas):
             return None
-        members = self.isr.maximal
+        members = self.isr.maximal_isr
         lowest = own_end
         for broker, follower in self.followers.items():
             if follower.end_offset >= lowest:
@@ -278,35 +284,35 @@ class Leading:
 
     # ------------------------------------------------------------------ the ISR
 
-    def fetched(
+    def update_follower(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
-    ) -> Follower | None:
+    ) -> FollowerReplica | None:
         """A follower's fetch arrived: its state moves now, and not when the answer leaves (R327).
 
         None for a broker that has no replica here.
         """
         follower = self.followers.get(broker)
         if follower is not None:
-            follower.fetched(now_ms, offset, leader_end)
+            follower.update_fetch_state(now_ms, offset, leader_end)
             follower.log_start_offset = log_start
             follower.broker_epoch = broker_epoch
         return follower
 
-    def expand(self, broker: int, high_watermark: int, eligible: Eligible) -> IsrChange | None:
+    def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
         """Whether a follower that has just fetched may join; then the change is under way (R331)."""
         follower = self.followers.get(broker)
-        if not isinstance(self.isr, Committed) or follower is None or broker in self.isr.isr:
+        if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
-        if follower.end_offset < high_watermark or follower.end_offset < self.epoch_start:
+        if follower.end_offset < high_watermark or follower.end_offset < self.leader_epoch_start_offset:
             return None
         if not eligible(broker, follower.broker_epoch):
             return None
-        self.isr = PendingExpand(self.isr, broker)
-        return self._change(self.isr.wanted)
+        self.isr = PendingExpandIsr(self.isr, broker)
+        return self._isr_change(self.isr.requested_isr)
 
-    def shrink(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
+    def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
         """Whether members have been behind for too long; then the change is under way (R331)."""
-        if not isinstance(self.isr, Committed):
+        if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(
             broker
@@ -315,38 +321,38 @@ class Leading:
         )
         if not late:
             return None
-        self.isr = PendingShrink(self.isr, late)
-        return self._change(self.isr.wanted)
+        self.isr = PendingShrinkIsr(self.isr, late)
+        return self._isr_change(self.isr.requested_isr)
 
-    def _change(self, isr: tuple[int, ...]) -> IsrChange:
-        epochs = tuple(self.followers[i].broker_epoch if i in self.followers else UNKNOWN for i in isr)
+    def _isr_change(self, isr: tuple[int, ...]) -> IsrChange:
+        epochs = tuple(self.followers[i].broker_epoch if i in self.followers else UNKNOWN_OFFSET for i in isr)
         return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
 
-    def answered(self, answer: IsrAnswer) -> Answered:
+    def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
         """What the controller said to a change under way (R334)."""
-        if isinstance(self.isr, Committed):
-            return Answered.IGNORED  # the image was quicker
+        if isinstance(self.isr, CommittedIsr):
+            return AlterPartitionOutcome.IGNORED  # the image was quicker
         if answer.error_code == ErrorCode.NONE:
             if answer.leader_epoch != self.epoch or answer.partition_epoch < self.partition_epoch:
-                return Answered.IGNORED
-            self.isr = Committed(answer.isr, answer.recovering)
+                return AlterPartitionOutcome.IGNORED
+            self.isr = CommittedIsr(answer.isr, answer.is_recovering)
             self.partition_epoch = answer.partition_epoch
-            return Answered.TAKEN
-        if answer.error_code in _TAKE_BACK:
+            return AlterPartitionOutcome.APPLIED
+        if answer.error_code in _REVERT_ERRORS:
             self.isr = self.isr.committed
-            return Answered.TAKEN_BACK
-        return Answered.GIVEN_UP if answer.error_code in _GIVE_UP else Answered.AGAIN
+            return AlterPartitionOutcome.REVERTED
+        return AlterPartitionOutcome.ABANDONED if answer.error_code in _ABANDON_ERRORS else AlterPartitionOutcome.RETRY
 
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
         """The lowest log start among the leader and the replicas that are alive: DeleteRecords waits for it (R338)."""
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 
 
-class Following(NamedTuple):
+class FollowerState(NamedTuple):
     """Somebody else leads, or nobody (``leader`` -1)."""
 
     epoch: int
-    leader: int = UNKNOWN
+    leader: int = UNKNOWN_OFFSET
 
 
-State = Leading | Following
+PartitionRole = LeaderState | FollowerState

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from enum import Enum
 
-ASK_AGAIN_MS = 5000
+ASSIGNMENT_RETRY_MS = 5000
 """The controller may have forgotten, or another one have come."""
 
 
-class Next(Enum):
+class PromotionStep(Enum):
     """What is next."""
 
     COPY = "copy"
     """The copy lacks more than can be added in the step in which they change places."""
-    ASK = "ask"
+    REQUEST_ASSIGNMENT = "ask"
     """It is as good as whole: the controller is to hear of its directory."""
     WAIT = "wait"
     """Until the image says so."""
@@ -27,30 +27,32 @@ class Next(Enum):
     """They change places."""
 
 
-def next_of(*, near: bool, told: bool, asked_ago_ms: float) -> Next:
+def next_promotion_step(*, near: bool, told: bool, asked_ago_ms: float) -> PromotionStep:
     """``near``: the copy lacks a piece at most. ``told``: the image has the replica in the copy's directory.
 
     ``asked_ago_ms``: how long ago the controller was asked; infinite for never.
     """
     if not near:
-        return Next.COPY
+        return PromotionStep.COPY
     if told:
-        return Next.SWAP
-    return Next.WAIT if asked_ago_ms < ASK_AGAIN_MS else Next.ASK
+        return PromotionStep.SWAP
+    return PromotionStep.WAIT if asked_ago_ms < ASSIGNMENT_RETRY_MS else PromotionStep.REQUEST_ASSIGNMENT
 
 
-class Found(Enum):
+class FutureLogDecision(Enum):
     """What becomes of a copy that an earlier process left."""
 
-    COUNTS = "counts"
+    PROMOTE = "counts"
     """It is the partition's log."""
-    GOES_ON = "goes on"
+    RESUME = "goes on"
     """It is filled up from the log it is a copy of."""
-    STAYS = "stays"
+    KEEP = "stays"
     """Nothing is known of the log it is a copy of now: a later start may know more."""
 
 
-def found(*, told: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False) -> Found:
+def decide_future_log(
+    *, told: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
+) -> FutureLogDecision:
     """``told`` as above. ``newness``: leader epoch and end of the copy, ``current``: of the log, None for no log.
 
     ``only_here``: no log is there because a directory failed just now, and nobody else has what it has.
@@ -60,5 +62,5 @@ def found(*, told: bool, newness: tuple[int, int], current: tuple[int, int] | No
     the log is to be seen again once its directory is well: what was written between the two would be gone.
     """
     if told and not (only_here if current is None else newness < current):
-        return Found.COUNTS
-    return Found.STAYS if current is None else Found.GOES_ON
+        return FutureLogDecision.PROMOTE
+    return FutureLogDecision.KEEP if current is None else FutureLogDecision.RESUME

@@ -11,8 +11,8 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.replica import Asked, IsrRules, Replica
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.replica import HostedPartition, IsrDependencies, PendingIsrChange
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.controller.directories import directory_id_of
 from ottla.controller.image import MetadataImage, PartitionRegistration
@@ -26,127 +26,133 @@ from ottla.world.disk import is_passing
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
-    from ottla.broker.replica.throttle import Throttle
+    from ottla.broker.replica.throttle import ReplicationQuota
 
 logger = logging.getLogger("ottla.replicas")
 
 TopicPartition = tuple[str, int]
 
 
-def asks_anew(broker: int) -> Hashable:
+def follower_fetch_key(broker: int) -> Hashable:
     """Woken, a fetch of that follower waits no longer: the next one may name a partition that is led from here now."""
     return "follower", broker
 
 
-class Replicas:
+class ReplicaManager:
     """All hosted partitions, by name and number."""
 
     def __init__(
         self,
         env: Env,
         config: NodeConfig,
-        storage: Storage,
+        storage: LogDirs,
         wake: Callable[[Hashable], None],
-        flush_due: Callable[[Replica], None],
-        fail: Fail,
+        flush_due: Callable[[HostedPartition], None],
+        fail: DiskErrorHandler,
     ) -> None:
         self._flush_due = flush_due
         self._env = env
         lag_max_ms = config.number("replica.lag.time.max.ms")
-        self._rules = IsrRules(lag_max_ms, self._may_join, self._ask, self._committed, self._epoch_of)
+        self._isr = IsrDependencies(
+            lag_max_ms,
+            self._is_eligible_for_isr,
+            self._submit_isr_change,
+            self._on_high_watermark_moved,
+            self._broker_epoch_of,
+        )
         self._wake = wake
         self._config = config
-        self._storage = storage
+        self._log_dirs = storage
         self._fail = fail
-        self._hosted: dict[TopicPartition, Replica] = {}
+        self._hosted: dict[TopicPartition, HostedPartition] = {}
         self.isr_expands = self.isr_shrinks = self.isr_failures = 0
         """Changes of the ISR that the controller has taken, and those it has not."""
-        self.offline: set[TopicPartition] = set()
+        self.offline_partitions: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
         self.image = MetadataImage()
         """The metadata the partitions follow; only whoever applies it assigns to it."""
-        self.on_leader: list[Callable[[Replica], None]] = []
+        self.on_leader: list[Callable[[HostedPartition], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
-        self.on_committed: list[Callable[[Replica], None]] = []
+        self.on_high_watermark_moved: list[Callable[[HostedPartition], None]] = []
         """Called when a follower, or the image, may have moved a high watermark."""
-        self.on_isr_change: list[Callable[[Asked], None]] = []
+        self.on_isr_change: list[Callable[[PendingIsrChange], None]] = []
         """Called with a change of the ISR the controller is to be asked for."""
-        self.on_following: list[Callable[[Replica, int, int], None]] = []
+        self.on_follower: list[Callable[[HostedPartition, int, int], None]] = []
         """Called with (replica, leader, leader epoch) when the image says who leads a partition this node follows."""
-        self.on_resigned: list[Callable[[Replica], None]] = []
+        self.on_resigned: list[Callable[[HostedPartition], None]] = []
         """Called when this node leads a partition no more, or has it no more."""
-        self.on_doomed: list[Callable[[str], None]] = []
+        self.on_delete_scheduled: list[Callable[[str], None]] = []
         """Called with a directory that was renamed for deletion and must be removed later."""
-        self.on_place: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
+        self.on_directory_changed: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
         """Called with (topic id, partition, directory) where the controller knows another place, or none."""
-        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.future_logs: dict[TopicPartition, PartitionLog] = {}
         """Copies of hosted partitions in other directories that are to take their places (R342)."""
-        self.copies_left = False
+        self.has_leftover_future_logs = False
         """Whether an earlier process has left some: `load` does not touch them."""
-        self.on_future: Callable[[Replica], None] = lambda replica: None
+        self.on_future_log_resumed: Callable[[HostedPartition], None] = lambda replica: None
         """Called where a copy is found that an earlier process has begun."""
 
-    def __iter__(self) -> Iterator[Replica]:
+    def __iter__(self) -> Iterator[HostedPartition]:
         return iter(self._hosted.values())
 
     def __len__(self) -> int:
         return len(self._hosted)
 
     @cached_property
-    def leader_throttle(self) -> Throttle:
+    def leader_quota(self) -> ReplicationQuota:
         """For what followers get here (R341)."""
-        return self._throttle("leader")
+        return self._new_quota("leader")
 
     @cached_property
-    def follower_throttle(self) -> Throttle:
+    def follower_quota(self) -> ReplicationQuota:
         """For what comes from leaders elsewhere."""
-        return self._throttle("follower")
+        return self._new_quota("follower")
 
-    def _throttle(self, side: str) -> Throttle:
-        from ottla.broker.replica.throttle import Throttle  # a node alone has no use for it
+    def _new_quota(self, side: str) -> ReplicationQuota:
+        from ottla.broker.replica.throttle import ReplicationQuota  # a node alone has no use for it
 
-        return Throttle(side, self._config.node_id)
+        return ReplicationQuota(side, self._config.node_id)
 
-    def _may_join(self, broker: int, broker_epoch: int) -> bool:
+    def _is_eligible_for_isr(self, broker: int, broker_epoch: int) -> bool:
         """Whether the image lets a broker into an ISR: alive, and the process whose fetches were seen (KIP-903)."""
         known = self.image.brokers.get(broker)
         alive = known is not None and not known.fenced and not known.in_controlled_shutdown
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
-    def _epoch_of(self, broker: int) -> int:
+    def _broker_epoch_of(self, broker: int) -> int:
         """The epoch of a broker that is alive, -1 for none."""
         known = self.image.brokers.get(broker)
         return -1 if known is None or known.fenced else known.broker_epoch
 
-    def _ask(self, asked: Asked) -> None:
+    def _submit_isr_change(self, asked: PendingIsrChange) -> None:
         for callback in self.on_isr_change:
             callback(asked)
 
-    def _committed(self, replica: Replica) -> None:
-        for callback in self.on_committed:
+    def _on_high_watermark_moved(self, replica: HostedPartition) -> None:
+        for callback in self.on_high_watermark_moved:
             callback(replica)
 
-    def get(self, topic: str, partition: int) -> Replica | None:
+    def get(self, topic: str, partition: int) -> HostedPartition | None:
         """A hosted partition."""
         return self._hosted.get((topic, partition))
 
-    def id_of(self, at: TopicPartition) -> bytes | None:
+    def topic_id_of(self, at: TopicPartition) -> bytes | None:
         """The id of the topic a hosted partition belongs to; None where it is not hosted."""
         replica = self._hosted.get(at)
         return None if replica is None else replica.topic_id
 
-    def leader(self, topic: str, partition: int) -> Replica:
+    def leader(self, topic: str, partition: int) -> HostedPartition:
         """A partition this node leads.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        replica = self._hosted.get((topic, partition)) or self.any(topic, partition)
+        replica = self._hosted.get((topic, partition)) or self.hosted(topic, partition)
         if not replica.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
-    def any(self, topic: str, partition: int) -> Replica:
+    def hosted(self, topic: str, partition: int) -> HostedPartition:
         """A partition this node hosts, whoever leads it.
 
         Raises:
@@ -154,7 +160,7 @@ class Replicas:
         """
         replica = self._hosted.get((topic, partition))
         if replica is None:
-            if (topic, partition) in self.offline:
+            if (topic, partition) in self.offline_partitions:
                 raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
             known = self.image.topics.get(topic)
             elsewhere = known is not None and partition in known.partitions
@@ -173,14 +179,14 @@ class Replicas:
                 the node is short of descriptors.
         """
         settings_of, turn = cache(partial(self._config.log_settings, image)), TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        for directory in self._storage.online:
+        for directory in self._log_dirs.online:
             try:
                 for opened in self._load(directory, image, settings_of):
                     for note in opened.recovery_notes:
                         logger.warning("%s", note)
                     await turn.maybe_yield()
             except OSError as error:
-                self.lose(self._storage.take_out_at_start(directory, error))
+                self.mark_logs_offline(self._log_dirs.mark_offline_at_startup(directory, error))
 
     def _load(
         self, directory: LogDirectory, image: MetadataImage, settings_of: Callable[[str], LogConfig]
@@ -194,7 +200,7 @@ class Replicas:
                 yield log
                 if log.topic_id == known.id:  # without an id nothing was ever written to it (``LogManager.scala``)
                     twin = self._hosted.get((topic, number))
-                    if twin is not None and self._set_one_aside(twin.log, log, told) is log:
+                    if twin is not None and self._quarantine_older(twin.log, log, told) is log:
                         continue
                     self.host(log, known.id)
                     continue
@@ -206,121 +212,121 @@ class Replicas:
             elsewhere = told is not None and self._config.node_id not in told.replicas
             why = "is no replica of this node's any more" if elsewhere else "belongs to no topic of the cluster"
             logger.warning("%s %s; kept as %s", path, why, target)
-        self._tidy(directory)
-        self.copies_left |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
+        self._clean_up_directory(directory)
+        self.has_leftover_future_logs |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
-    def _tidy(self, directory: LogDirectory) -> None:
+    def _clean_up_directory(self, directory: LogDirectory) -> None:
         """Remove the directories of deleted partitions that an earlier process left, and log the foreign ones."""
         for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
                 delete_partition_dir(directory.disk, path)
             except OSError as error:  # a mount point, an immutable file: no reason to do without the other partitions
                 if is_passing(error):
-                    self._doom(path)
+                    self._schedule_delete(path)
                     continue
                 logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
         for path in list_foreign_entries(directory.disk, directory.path):
             logger.warning("not a directory in the form of topic-partition: %r (left as it is)", path)
 
-    def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: PartitionRegistration) -> PartitionLog:
-        from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
+    def _quarantine_older(self, one: PartitionLog, other: PartitionLog, told: PartitionRegistration) -> PartitionLog:
+        from ottla.broker.replica.twins import quarantine_older  # hardly ever needed
 
-        return set_one_aside(self._storage, one, other, told, self._config.node_id, self._env.uuid().hex())
+        return quarantine_older(self._log_dirs, one, other, told, self._config.node_id, self._env.uuid().hex())
 
     # ------------------------------------------------------------------ following the image
 
     def host(self, log: PartitionLog, topic_id: bytes) -> None:
         """Take an open log among the hosted partitions; it is led once it follows the image."""
         at = (log.topic, log.partition)
-        self._hosted[at] = Replica(log, topic_id, self._wake, self._flush_due, self._rules)
+        self._hosted[at] = HostedPartition(log, topic_id, self._wake, self._flush_due, self._isr)
 
-    def follow(self, at: TopicPartition, told: PartitionRegistration) -> None:
+    def apply_partition_state(self, at: TopicPartition, told: PartitionRegistration) -> None:
         """Take over what the image says of a hosted partition, and lead it where it says so."""
         replica, node = self._hosted[at], self._config.node_id
-        actual, place = self._storage.of(replica.log).id, directory_id_of(told, node)
-        future = self.futures.get(at)
-        if actual != place and (future is None or self._storage.of(future).id != place):
-            self.on_place(replica.topic_id, replica.partition, actual)
+        actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(told, node)
+        future = self.future_logs.get(at)
+        if actual != place and (future is None or self._log_dirs.directory_of(future).id != place):
+            self.on_directory_changed(replica.topic_id, replica.partition, actual)
         led = replica.is_leader
-        begins = replica.follow_image(node, told, self._env.now_ms())
+        begins = replica.apply_partition_state(node, told, self._env.now_ms())
         if led and not replica.is_leader:
             for callback in self.on_resigned:
                 callback(replica)
         if not replica.is_leader:
-            for follows in self.on_following:
+            for follows in self.on_follower:
                 follows(replica, told.leader, told.leader_epoch)
         if begins:
             replica.log.assign_epoch_start_offset(told.leader_epoch)
-            replica.count_what_was_found(self._env.now_ms())
+            replica.recover_high_watermark(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)
             for broker in told.replicas:
                 if broker != node:
-                    self._wake(asks_anew(broker))
+                    self._wake(follower_fetch_key(broker))
         if replica.is_leader:
-            for callback in self.on_committed:
+            for callback in self.on_high_watermark_moved:
                 callback(replica)
 
     def remove(self, at: TopicPartition) -> None:
         """Stop serving a partition whose topic is gone, or that lives elsewhere now; its directory is renamed."""
-        self.offline.discard(at)
+        self.offline_partitions.discard(at)
         replica = self._hosted.pop(at, None)
         if replica is None:
             return
-        future = self.futures.pop(at, None)
+        future = self.future_logs.pop(at, None)
         if future is not None:
             self.discard(future)
         replica.resign()
-        replica.changed()
+        replica.notify_waiters()
         for callback in self.on_resigned:
             callback(replica)
         self.discard(replica.log)
 
     def discard(self, log: PartitionLog) -> None:
         """Rename the directory of a log nobody serves; its files are removed later."""
-        directory = self._storage.of(log)
+        directory = self._log_dirs.directory_of(log)
         try:
             path = directory.rename_for_deletion(log.topic, log.partition, self._env.uuid().hex())
         except OSError as error:
             self._fail(error, directory)
             return
-        self._doom(path)
+        self._schedule_delete(path)
 
-    def _doom(self, path: str) -> None:
+    def _schedule_delete(self, path: str) -> None:
         """Have the directory of a deleted partition removed later."""
-        for doomed in self.on_doomed:
+        for doomed in self.on_delete_scheduled:
             doomed(path)
 
-    def lose(self, logs: list[PartitionLog]) -> None:
+    def mark_logs_offline(self, logs: list[PartitionLog]) -> None:
         """Stop serving logs whose directory has failed."""
         for log in logs:
             at = (log.topic, log.partition)
             if log.is_future:
-                self.end_move(at)
+                self.abandon_future_log(at)
                 continue
-            self.offline.add(at)
-            if at in self.futures:
-                self.end_move(at)  # the copy stays on its disk until the next start
+            self.offline_partitions.add(at)
+            if at in self.future_logs:
+                self.abandon_future_log(at)  # the copy stays on its disk until the next start
             replica = self._hosted.pop(at, None)
             if replica is not None:
                 replica.resign()
                 for callback in self.on_resigned:
                     callback(replica)
-                replica.changed()
+                replica.notify_waiters()
 
     # ------------------------------------------------------------------ moves between directories
 
-    def end_move(self, at: TopicPartition) -> PartitionLog | None:
+    def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
         """A copy is to take its partition's place no more; gives it. The controller may have heard of it."""
-        future, replica = self.futures.pop(at, None), self._hosted.get(at)
+        future, replica = self.future_logs.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
             replica.log.set_has_future_log(begins=False)
-            self.on_place(replica.topic_id, replica.partition, self._storage.of(replica.log).id)
+            self.on_directory_changed(replica.topic_id, replica.partition, self._log_dirs.directory_of(replica.log).id)
         return future
 
-    def swap(self, replica: Replica, future: PartitionLog) -> None:
+    def promote_future_log(self, replica: HostedPartition, future: PartitionLog) -> None:
         """A copy has its partition's name, and takes its place; the old log is removed later."""
         current, replica.log = replica.log, future
-        self.futures.pop((replica.topic, replica.partition), None)
+        self.future_logs.pop((replica.topic, replica.partition), None)
         self.discard(current)
-        replica.changed()
+        replica.notify_waiters()

@@ -21,18 +21,18 @@ from ottla.world.disk import Disk, File, is_passing
 
 logger = logging.getLogger("ottla.storage")
 
-CORDONED = "cordoned.log.dirs"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 EVERY_DIRECTORY = "*"
-NOTHING: Mapping[str, int] = MappingProxyType({})
-Fail = Callable[[OSError, LogDirectory | PartitionLog | None], None]
+NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
+DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
 """Told of an error with the directory or log it came from; None is the metadata directory."""
 
 
-class WrongDirectory(Exception):
+class LogDirMismatch(Exception):
     """A data directory is not this node's; the message says which, and what to do. Nothing was changed."""
 
 
-class Storage:
+class LogDirs:
     """All data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
 
     def __init__(self, disk: Disk, data_dirs: list[str], metadata_dir: str | None = None) -> None:
@@ -42,20 +42,20 @@ class Storage:
             self.metadata = self.directories[0]
         else:
             self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
-        self.failed: dict[str, OSError] = {}
+        self.offline: dict[str, OSError] = {}
         """Directories out of service until the next start, with what went wrong."""
-        self.noting: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        self.checkpoint_locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
         """By directory: who writes down how far its logs are compacted."""
-        self._cordoned_as = ""
+        self._cordoned_config = ""
         self._cordoned: frozenset[str] = frozenset()
 
-    def _every(self) -> list[LogDirectory]:
+    def _all_directories(self) -> list[LogDirectory]:
         return self.directories if self.metadata in self.directories else [self.metadata, *self.directories]
 
     @property
     def online(self) -> list[LogDirectory]:
         """Directories with partitions that can be used."""
-        return [d for d in self.directories if d.path not in self.failed]
+        return [d for d in self.directories if d.path not in self.offline]
 
     @property
     def online_ids(self) -> list[bytes]:
@@ -76,20 +76,20 @@ class Storage:
 
         A path that is no directory of this node has no effect.
         """
-        if named == self._cordoned_as:
+        if named == self._cordoned_config:
             return False
-        self._cordoned_as, paths = named, {path.strip() for path in named.split(",")}
+        self._cordoned_config, paths = named, {path.strip() for path in named.split(",")}
         known = [d for d in self.directories if paths & {d.path, d.full_path, EVERY_DIRECTORY}]
         self._cordoned = frozenset(d.path for d in known)
         for path in sorted(paths - {"", EVERY_DIRECTORY} - {x for d in known for x in (d.path, d.full_path)}):
-            logger.warning("%s=%s: it is none of this node's data directories", CORDONED, path)
+            logger.warning("%s=%s: it is none of this node's data directories", CORDONED_LOG_DIRS, path)
         return True
 
     @property
-    def clean_epoch(self) -> int:
+    def clean_shutdown_epoch(self) -> int:
         """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R272; KIP-966)."""
         epochs = {d.clean_shutdown_epoch for d in self.directories}
-        return epochs.pop() if len(epochs) == 1 and not self.failed else -1
+        return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
     def logs(self) -> list[PartitionLog]:
         """Every open log that is served from: a copy on its way to another directory is none of them."""
@@ -108,14 +108,14 @@ class Storage:
             DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can, or the
                 node is short of descriptors.
         """
-        for directory in self._every():
-            self._or_fail(directory, directory.lock)
+        for directory in self._all_directories():
+            self._run_or_mark_offline(directory, directory.lock)
 
-    def _or_fail(self, directory: LogDirectory, work: Callable[[], object]) -> None:
+    def _run_or_mark_offline(self, directory: LogDirectory, work: Callable[[], object]) -> None:
         try:
             work()
         except OSError as error:
-            self.take_out_at_start(directory, error)
+            self.mark_offline_at_startup(directory, error)
 
     def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
         """Read whose the directories are; None where all are new.
@@ -125,18 +125,18 @@ class Storage:
             CorruptFile, OSError: the identity cannot be read.
         """
         found: dict[bytes, LogDirectory] = {}
-        for directory in self._every():
-            if directory.path not in self.failed:
-                self._or_fail(directory, directory.read_meta_properties)
-            if directory.meta_properties is None or directory.path in self.failed:
+        for directory in self._all_directories():
+            if directory.path not in self.offline:
+                self._run_or_mark_offline(directory, directory.read_meta_properties)
+            if directory.meta_properties is None or directory.path in self.offline:
                 continue
             self._check(directory, node_id, cluster_id)
             other = found.setdefault(directory.id, directory)
             if other is not directory:
-                raise WrongDirectory(f"{directory.path} is a copy of {other.path}: both have the same directory.id")
+                raise LogDirMismatch(f"{directory.path} is a copy of {other.path}: both have the same directory.id")
         if self.metadata.meta_properties is None and found:
             other = next(iter(found.values()))
-            raise WrongDirectory(
+            raise LogDirMismatch(
                 f"{self.metadata.path} holds no metadata log, but {other.path} belongs to a node: "
                 "name the directory with __cluster_metadata-0 first, or set metadata.log.dir"
             )
@@ -146,24 +146,24 @@ class Storage:
         identity = directory.meta_properties
         assert identity is not None
         if identity.node_id != node_id:
-            raise WrongDirectory(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
+            raise LogDirMismatch(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
         wanted = cluster_id
         if wanted is None and self.metadata.meta_properties is not None:
             wanted = self.metadata.meta_properties.cluster_id
         if wanted is not None and identity.cluster_id != wanted:
-            raise WrongDirectory(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
+            raise LogDirMismatch(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
 
-    def begin(self, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]) -> None:
+    def initialize(self, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]) -> None:
         """Give new directories the node's identity, and read every directory's checkpoints.
 
         Raises:
             OSError: the metadata directory failed, or the last of the others.
         """
-        for directory in self._every():
-            if directory.path not in self.failed:
-                self._or_fail(directory, partial(self._begin, directory, identity, now_ms, new_id))
+        for directory in self._all_directories():
+            if directory.path not in self.offline:
+                self._run_or_mark_offline(directory, partial(self._initialize, directory, identity, now_ms, new_id))
 
-    def _begin(
+    def _initialize(
         self, directory: LogDirectory, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]
     ) -> None:
         if directory.meta_properties is None:
@@ -172,7 +172,7 @@ class Storage:
 
     # ------------------------------------------------------------------ partitions
 
-    def roomiest(self, coming: Mapping[str, int] = NOTHING) -> LogDirectory:
+    def select_directory(self, coming: Mapping[str, int] = NO_PARTITIONS) -> LogDirectory:
         """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``).
 
         ``coming``: partitions that are being made, by directory. Where all are cordoned the first one gets it: the
@@ -181,37 +181,37 @@ class Storage:
         free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
         return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
-    def at(self, path: str) -> LogDirectory | None:
+    def directory_at(self, path: str) -> LogDirectory | None:
         """The directory with that absolute path."""
         return next((d for d in self.directories if d.full_path == path), None)
 
-    def of(self, log: PartitionLog) -> LogDirectory:
+    def directory_of(self, log: PartitionLog) -> LogDirectory:
         """The directory a log lies in."""
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 
     # ------------------------------------------------------------------ failure and end
 
-    def can_lose(self, directory: LogDirectory) -> bool:
+    def can_go_offline(self, directory: LogDirectory) -> bool:
         """Whether the node can go on without a directory."""
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
-    def take_out_at_start(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+    def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
         """The same, of one that cannot be read or written as a node starts.
 
         Raises:
             OSError: the node cannot be without it; or the node is short of something (descriptors), which says nothing
                 of the directory: without it a copy made elsewhere, older by what was written since, would be the log.
         """
-        if is_passing(error) or not self.can_lose(directory):
+        if is_passing(error) or not self.can_go_offline(directory):
             raise error
-        return self.take_out(directory, error)
+        return self.mark_offline(directory, error)
 
-    def take_out(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+    def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
         """End a directory's service until the next start; gives the logs that go with it."""
-        if directory.path in self.failed:
+        if directory.path in self.offline:
             return []
-        self.failed[directory.path] = error
+        self.offline[directory.path] = error
         logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
         lost = list(directory.logs.values())
         for log in lost:
@@ -227,7 +227,7 @@ class Storage:
         """
         self._for_each(lambda directory: directory.close(broker_epoch))
 
-    def sync_names(self) -> None:
+    def sync_new_partition_directories(self) -> None:
         """Before `close_logs`. Raises OSError: the metadata directory failed."""
         self._for_each(LogDirectory.sync_new_partition_directories)
 
@@ -243,9 +243,9 @@ class Storage:
             except OSError as error:
                 if directory is self.metadata:
                     raise
-                self.take_out(directory, error)
+                self.mark_offline(directory, error)
 
     def unlock(self) -> None:
         """Let the locks go, and nothing else: what a crash would do."""
-        for directory in self._every():
+        for directory in self._all_directories():
             directory.unlock()

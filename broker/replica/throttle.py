@@ -18,10 +18,10 @@ from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImag
 SAMPLES = 11
 SAMPLE_MS = 1000
 LEADER, FOLLOWER = "leader", "follower"
-EVERYBODY = "*"
+ALL_REPLICAS = "*"
 
 
-class Throttle:
+class ReplicationQuota:
     """One side's. ``now_ms`` is of a clock that never goes back."""
 
     def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
@@ -30,9 +30,9 @@ class Throttle:
         self._node_id = str(node_id)
         self._samples: deque[list[float]] = deque()
         """Beginning and bytes of each."""
-        self._lists: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
+        self._throttled_replicas: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
 
-    def bytes_a_second(self, image: MetadataImage) -> int | None:
+    def bytes_per_second(self, image: MetadataImage) -> int | None:
         """The rate that is set for this node; None for none."""
         for name in (self._node_id, ""):
             text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
@@ -41,31 +41,31 @@ class Throttle:
                 return int(rate)
         return None
 
-    def names(self, image: MetadataImage, topic: str, partition: int) -> bool:
+    def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
         """Whether a topic's list names this node's replica of a partition."""
         told = image.config(RESOURCE_TOPIC, topic)
-        known = self._lists.get(topic)
+        known = self._throttled_replicas.get(topic)
         if known is None or known[0] is not told:
-            known = self._lists[topic] = told, self._listed(told.get(self._list_key, ""))
+            known = self._throttled_replicas[topic] = told, self._parse_replicas(told.get(self._list_key, ""))
         return known[1] is None or partition in known[1]
 
-    def _listed(self, text: str) -> frozenset[int] | None:
+    def _parse_replicas(self, text: str) -> frozenset[int] | None:
         """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
         replicas = valid_canonical_value(topic_key(self._list_key), text) or ""
-        if "".join(x.strip() for x in replicas.split(",")) == EVERYBODY:
+        if "".join(x.strip() for x in replicas.split(",")) == ALL_REPLICAS:
             return None
         pairs = (part.strip().partition(":") for part in replicas.split(","))
         return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id)
 
-    def count(self, size_bytes: int, now_ms: float) -> None:
+    def record(self, size_bytes: int, now_ms: float) -> None:
         """So many bytes of such a partition went by."""
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += size_bytes
 
-    def is_over(self, image: MetadataImage, now_ms: float) -> bool:
+    def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
         """Whether more went by in the last seconds than the rate allows (R341)."""
-        rate = self.bytes_a_second(image)
+        rate = self.bytes_per_second(image)
         if rate is None:
             return False
         samples = self._samples

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.controller.directories import directory_id_of
 from ottla.controller.image import PartitionRegistration
 from ottla.log.checkpoints import CorruptFile
@@ -19,8 +19,8 @@ from ottla.log.partition_log import PartitionLog
 logger = logging.getLogger("ottla.replicas")
 
 
-def set_one_aside(
-    storage: Storage, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
+def quarantine_older(
+    storage: LogDirs, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
 ) -> PartitionLog:
     """Set the older of two logs aside, under a name with ``tag`` in it, and give it.
 
@@ -32,13 +32,15 @@ def set_one_aside(
         OSError: the disk failed.
     """
     place = directory_id_of(told, node_id)
-    if len(told.replicas) == 1 and all(storage.of(log).id != place for log in (one, other)):
+    if len(told.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
         raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
     older = min(
-        one, other, key=lambda log: (log.epochs.latest_epoch(), log.log_end_offset, storage.of(log).id == place)
+        one,
+        other,
+        key=lambda log: (log.epochs.latest_epoch(), log.log_end_offset, storage.directory_of(log).id == place),
     )
     older.close_files()
     path = older.directory
-    target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY_DIR_SUFFIX)
+    target = storage.directory_of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY_DIR_SUFFIX)
     logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
     return older

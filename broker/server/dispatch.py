@@ -340,7 +340,7 @@ class Dispatcher:
         """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
         asked = await context.time_slice.run(partitions_to_create(context.key, body, self.services))
         if asked:
-            await self.services.log_creator.made(asked, LOG_CREATION_TIMEOUT_S)
+            await self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
             context.now_ms = self._env.now_ms()
         return handler(context, body)
 

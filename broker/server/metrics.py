@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.server import http
 from ottla.broker.server.observer import ApiMetrics, RequestMetrics
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
@@ -28,7 +28,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.world.env import Env, Listener, Stream
 
 if TYPE_CHECKING:
-    from ottla.broker.replica.health import Health
+    from ottla.broker.replica.health import ReplicationStats
     from ottla.broker.telemetry.pushed import ClientMetricsStore
 
 logger = logging.getLogger("ottla.metrics")
@@ -56,8 +56,8 @@ MetricRow = tuple[str, str, int]
 class MetricSources(NamedTuple):
     """Where the numbers are."""
 
-    log_dirs: Storage
-    replica_manager: Replicas
+    log_dirs: LogDirs
+    replica_manager: ReplicaManager
     cleaner: LogCleaner
     scrubber: Scrubber
     request_metrics: RequestMetrics
@@ -71,12 +71,12 @@ class MetricSources(NamedTuple):
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
     """What clients pushed, once one did."""
 
-    def gauges(self, health: Health) -> Iterable[MetricRow]:
+    def gauges(self, health: ReplicationStats) -> Iterable[MetricRow]:
         """What goes up and down, of the node as a whole."""
         replicas = self.replica_manager
         yield "kafka_server_replicamanager_partitioncount", "Partitions on this node.", len(replicas)
         name = "kafka_server_replicamanager"
-        yield f"{name}_leadercount", "Partitions this node leads.", health.leading
+        yield f"{name}_leadercount", "Partitions this node leads.", health.leader_count
         about = "Of those, the ones with replicas that are not in sync."
         yield f"{name}_underreplicatedpartitions", about, health.under_replicated
         about = "Of those, the ones with fewer in sync than min.insync.replicas."
@@ -84,10 +84,10 @@ class MetricSources(NamedTuple):
         about = "Of those, the ones with just as many in sync as that."
         yield f"{name}_atminisrpartitioncount", about, health.at_min_isr
         about = "Committed records the follower is without that is most behind."
-        yield "kafka_server_replicafetchermanager_maxlag", about, health.most_lag
-        offline = len(replicas.offline)
+        yield "kafka_server_replicafetchermanager_maxlag", about, health.max_lag
+        offline = len(replicas.offline_partitions)
         yield "kafka_server_replicamanager_offlinereplicacount", "Partitions in failed directories.", offline
-        failed = len(self.log_dirs.failed)
+        failed = len(self.log_dirs.offline)
         yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
         about = "Compacted partitions that cannot be compacted."
         yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.uncleanable_count
@@ -145,9 +145,9 @@ async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> 
     for first in range(0, len(logs), LOGS_PER_STEP):
         open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
         await turn.maybe_yield()
-    from ottla.broker.replica.health import looking
+    from ottla.broker.replica.health import collect_metrics
 
-    health = await turn.run(looking(numbers.replica_manager))
+    health = await turn.run(collect_metrics(numbers.replica_manager))
     open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
     for name, about, number in (*numbers.gauges(health), open_segments):
         out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")

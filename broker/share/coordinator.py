@@ -17,8 +17,8 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import partition_of
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.share import records as sr
 from ottla.broker.share.machine import ShareSettings, ShareStateMachine, TopicsGone
 from ottla.broker.share.records import ShareRecord
@@ -47,9 +47,9 @@ class ShareCoordinator:
         env: Env,
         config: NodeConfig,
         timers: Timers,
-        fail: Fail,
+        fail: DiskErrorHandler,
         image: Callable[[], MetadataImage],
-        storage: Storage,
+        storage: LogDirs,
     ) -> None:
         self._env = env
         self._fail = fail
@@ -109,14 +109,14 @@ class ShareCoordinator:
         if needed is not None:
             self._cut(shard.replica, needed)
 
-    def _cut(self, replica: Replica, offset: int) -> None:
+    def _cut(self, replica: HostedPartition, offset: int) -> None:
         log = replica.log
         try:
             if log.maybe_increment_log_start_offset(offset):
-                self._storage.of(log).write_log_start_offsets([log])
+                self._storage.directory_of(log).write_log_start_offsets([log])
                 for _ in log.delete_segments_below_start_job(self._env.now_ms()):
                     pass
-                replica.changed()
+                replica.notify_waiters()
         except OSError as error:
             self._fail(error, log)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import log_invalid_stored_value
-from ottla.broker.replica.partition import Leading
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.partition import LeaderState
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, group_bounds, valid_canonical_value
@@ -74,7 +74,7 @@ class ShareGroupRules:
         """Whether it sees only what was committed: the group's choice, not its members'."""
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
-    def start_offset(self, group_id: str, replica: Replica) -> int:
+    def start_offset(self, group_id: str, replica: HostedPartition) -> int:
         """Where it begins in a partition it has never read.
 
         Raises:
@@ -86,7 +86,7 @@ class ShareGroupRules:
             return log.log_start_offset
         back_ms = by_duration_ms(reset)
         if back_ms is None:  # the latest
-            if type(replica.state) is Leading and replica.state.is_lagging(log.high_watermark):
+            if type(replica.state) is LeaderState and replica.state.is_high_watermark_unknown(log.high_watermark):
                 raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE, f"high watermark {log.high_watermark} is lagging")
             return log.high_watermark
         since = self._env.now_ms() - back_ms

@@ -5,7 +5,7 @@ Source: ``NetworkPartitionMetadataClient.java`` (apache/kafka 4.3.1), KIP-1226.
 
 from __future__ import annotations
 
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.replicas import ReplicaManager
 from ottla.broker.share.lines import Around, Lines
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -16,7 +16,7 @@ LATEST = -1
 class Latest:
     """Asks the leaders."""
 
-    def __init__(self, around: Around, replicas: Replicas) -> None:
+    def __init__(self, around: Around, replicas: ReplicaManager) -> None:
         self._around = around
         self._replicas = replicas
         self._lines = Lines(around, "share-lag")

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.broker.share import acknowledging as ack
 from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
 from ottla.broker.share.batches import StateBatch, joined
@@ -44,7 +44,7 @@ class GroupRules(Protocol):
     def limits(self, group_id: str) -> Limits:
         """How its records go out."""
 
-    def start_offset(self, group_id: str, replica: Replica) -> int:
+    def start_offset(self, group_id: str, replica: HostedPartition) -> int:
         """Where it begins in a partition it has never read (``share.auto.offset.reset``)."""
 
 
@@ -61,7 +61,7 @@ class Ground(NamedTuple):
     """Something may be fetched, or is decided, under a key."""
     gone: Callable[[Shared], None]
     """This one is of no use any more."""
-    fail: Fail
+    fail: DiskErrorHandler
     """A log could not be read."""
 
 
@@ -87,7 +87,7 @@ async def _said(reading: Awaitable[ShareState]) -> ShareState:
 class Shared:
     """One share partition at its leader."""
 
-    def __init__(self, ground: Ground, key: SharePartitionKey, replica: Replica) -> None:
+    def __init__(self, ground: Ground, key: SharePartitionKey, replica: HostedPartition) -> None:
         self._ground = ground
         self.key = key
         self.replica = replica

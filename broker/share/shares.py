@@ -14,9 +14,9 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.share.latest import Latest
@@ -45,13 +45,13 @@ class Shares:
         env: Env,
         config: NodeConfig,
         timers: Timers,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         persister: Persister,
         coordinator: ShareCoordinator,
         latest: Latest,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         wake: Callable[[object], None],
-        fail: Fail,
+        fail: DiskErrorHandler,
     ) -> None:
         self._replicas = replicas
         self.rules = ShareGroupRules(env, config, lambda: replicas.image)
@@ -105,7 +105,7 @@ class Shares:
         self._by_place.setdefault(place, {})[key] = None
         return made
 
-    def replica(self, place: Place) -> Replica:
+    def replica(self, place: Place) -> HostedPartition:
         """The partition itself, led here. Raises: ProtocolError, as `serve`."""
         name = self.name_of(place)
         if name is None:
@@ -222,7 +222,7 @@ class Shares:
             await turn.run(self._going[0])
             self._going.popleft()
 
-    def resigned(self, replica: Replica) -> None:
+    def resigned(self, replica: HostedPartition) -> None:
         """A partition is led here no longer, or gone."""
         for key in list(self._by_place.get(Place(replica.topic_id, replica.partition), ())):
             if self._by_key[key].replica is replica:

@@ -16,15 +16,15 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers import produce
-from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.applier import BrokerMetadataPublisher
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.fetchers import Fetchers
-from ottla.broker.replica.isr_changes import IsrChanges
-from ottla.broker.replica.losses import Losses
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.fetchers import ReplicaFetcherManager
+from ottla.broker.replica.isr_changes import AlterPartitionSender
+from ottla.broker.replica.losses import LogDirFailureHandler
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.server.dispatch import BROKER_APIS, Dispatcher, RequestContext
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
@@ -48,17 +48,17 @@ from ottla.wire.messages import produce as p
 from ottla.world.disk import FileSlice
 
 TOPIC_ID = b"the topic's id--"
-TAKES_S = 0.001
+THREAD_WORK_S = 0.001
 """What a message needs from one to another."""
 
 
-class Wire:
+class BrokerStream:
     """One side of a connection: a broker answers what the other side sends."""
 
-    def __init__(self, brokers: Brokers, here: Broker, there: Broker) -> None:
+    def __init__(self, brokers: BrokerCluster, here: ReplicatedBroker, there: ReplicatedBroker) -> None:
         self._brokers, self._here, self._there = brokers, here, there
-        self._came = bytearray()
-        self._news = trio.Event()
+        self._received = bytearray()
+        self._wakeup = trio.Event()
         self.closed = False
         self.peer, self.local = f"h{here.id}", (f"h{there.id}", 9092)
         self._peer = Peer(f"h{here.id}", self.local)
@@ -71,86 +71,88 @@ class Wire:
 
     async def _answer(self, raw: bytes) -> None:
         with trio.CancelScope() as self._scope:
-            await trio.sleep(TAKES_S)
+            await trio.sleep(THREAD_WORK_S)
             request = parse_request(memoryview(bytearray(raw[4:])))
-            self._brokers.seen.append((self._here.id, self._there.id, request.key, request.version))
+            self._brokers.requests.append((self._here.id, self._there.id, request.key, request.version))
             turn = TimeSlice(self._there.env)
             answer = await resolve(self._there.dispatcher.handle_request(self._peer, request, turn))
             out = encode_response(request.key, request.version, request.correlation_id, answer)
             out = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in out)
             while self._brokers.is_cut(self._here, self._there):  # noqa: ASYNC110
                 await trio.sleep(0.01)
-            await trio.sleep(TAKES_S)
-            self._came += out
-            self._news.set()
+            await trio.sleep(THREAD_WORK_S)
+            self._received += out
+            self._wakeup.set()
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         with trio.move_on_after(timeout_s):
-            while not self._came and not self.closed:
-                self._news = trio.Event()
-                await self._news.wait()
-        count = min(len(buffer), len(self._came))
-        buffer[:count] = self._came[:count]
-        del self._came[:count]
+            while not self._received and not self.closed:
+                self._wakeup = trio.Event()
+                await self._wakeup.wait()
+        count = min(len(buffer), len(self._received))
+        buffer[:count] = self._received[:count]
+        del self._received[:count]
         return count
 
     def close(self) -> None:
         self.closed = True
         if self._scope is not None:
             self._scope.cancel()
-        self._news.set()
+        self._wakeup.set()
 
 
-class Broker:
+class ReplicatedBroker:
     """One of them. Killed and begun again, it has what its disk has."""
 
-    def __init__(self, brokers: Brokers, number: int, **settings: str) -> None:
+    def __init__(self, brokers: BrokerCluster, number: int, **settings: str) -> None:
         self.brokers, self.id = brokers, number
         self.env: Any = VirtualEnv(number)
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", number)
         self.epoch = number * 100
-        self.wires: list[Wire] = []
+        self.wires: list[BrokerStream] = []
         self.is_up = False
         self.env.net = SimpleNamespace(connect=self._connect)
 
-    async def _connect(self, host: str, port: int) -> Wire:
-        await trio.sleep(TAKES_S)
+    async def _connect(self, host: str, port: int) -> BrokerStream:
+        await trio.sleep(THREAD_WORK_S)
         there = self.brokers[int(host[1:])]
         if not there.is_up:
             raise OSError("refused")
-        wire = Wire(self.brokers, self, there)
+        wire = BrokerStream(self.brokers, self, there)
         self.wires.append(wire)
         there.wires.append(wire)
         return wire
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Its process starts."""
         env, config = self.env, self.config
         env.disk = env.memory.session()
         self.is_up = True
         self.epoch += 1
-        self.storage = storage = Storage(env.disk, config.data_dirs)
+        self.storage = storage = LogDirs(env.disk, config.data_dirs)
         storage.lock()
         ids = iter(bytes([self.id, n]) * 8 for n in range(10))
-        storage.begin(MetaProperties("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
+        storage.initialize(MetaProperties("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
         self.failed = 0
-        losses = Losses(storage, self._fail)
-        fail = losses.fail
+        losses = LogDirFailureHandler(storage, self._fail)
+        fail = losses.handle_failure
         self.purgatory = Purgatory(env)
-        self.replicas = Replicas(env, config, storage, self.purgatory.check_and_complete, lambda replica: None, fail)
-        self.making = Making(env, config, storage, self.replicas, fail)
+        self.replicas = ReplicaManager(
+            env, config, storage, self.purgatory.check_and_complete, lambda replica: None, fail
+        )
+        self.making = LogCreator(env, config, storage, self.replicas, fail)
         self.cache = MetadataCache(config, "c", lambda: 1)
-        self.applier = Applier(env, config, self.cache, self.replicas, self.making)
-        self.fetchers = Fetchers(env, config, self.replicas, lambda: self.epoch, fail)
+        self.applier = BrokerMetadataPublisher(env, config, self.cache, self.replicas, self.making)
+        self.fetchers = ReplicaFetcherManager(env, config, self.replicas, lambda: self.epoch, fail)
         lag_ms = config.number("replica.lag.time.max.ms")
-        self.changes = IsrChanges(env, self.id, self, self.replicas, lambda: self.epoch, lag_ms)
+        self.changes = AlterPartitionSender(env, self.id, self, self.replicas, lambda: self.epoch, lag_ms)
         self.committed: list[int] = []
         replicas = self.replicas
-        replicas.on_following.append(self.fetchers.follow)
-        replicas.on_resigned.append(lambda replica: self.fetchers.forget((replica.topic, replica.partition)))
-        replicas.on_leader.append(lambda replica: self.fetchers.forget((replica.topic, replica.partition)))
-        replicas.on_isr_change.append(self.changes.ask)
-        replicas.on_committed.append(lambda replica: self.committed.append(replica.log.high_watermark))
+        replicas.on_follower.append(self.fetchers.add_partition)
+        replicas.on_resigned.append(lambda replica: self.fetchers.remove_partition((replica.topic, replica.partition)))
+        replicas.on_leader.append(lambda replica: self.fetchers.remove_partition((replica.topic, replica.partition)))
+        replicas.on_isr_change.append(self.changes.submit)
+        replicas.on_high_watermark_moved.append(lambda replica: self.committed.append(replica.log.high_watermark))
         self.services: Any = SimpleNamespace(
             decompression_limiter=DecompressionLimiter(),
             env=env,
@@ -182,7 +184,7 @@ class Broker:
                     self.making.run,
                     self.fetchers.run,
                     self.changes.run,
-                    self.changes.shrink_now_and_then,
+                    self.changes.run_isr_expiration,
                 ):
                     nursery.start_soon(task)
 
@@ -200,19 +202,19 @@ class Broker:
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """To the controller."""
-        await trio.sleep(TAKES_S)
-        answer = self.brokers.take(request, version)
-        await trio.sleep(TAKES_S)
+        await trio.sleep(THREAD_WORK_S)
+        answer = self.brokers.handle_alter_partition(request, version)
+        await trio.sleep(THREAD_WORK_S)
         return answer
 
     @property
-    def replica(self) -> Replica:
+    def replica(self) -> HostedPartition:
         found = self.replicas.get("t", 0)
         assert found is not None
         return found
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         found = self.replicas.get("t", 0)
         return found is not None and found.is_leader
 
@@ -237,30 +239,30 @@ class Broker:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-class Brokers:
+class BrokerCluster:
     """All of them, and the controller."""
 
     def __init__(self, count: int = 3, **settings: str) -> None:
-        self.all = {number: Broker(self, number, **settings) for number in range(1, count + 1)}
+        self.all = {number: ReplicatedBroker(self, number, **settings) for number in range(1, count + 1)}
         self.image = MetadataImage(features={"metadata.version": 30})
         self.nursery: Any = None
-        self.seen: list[tuple[int, int, ApiKey, int]] = []
+        self.requests: list[tuple[int, int, ApiKey, int]] = []
         self.cut: set[int] = set()
         """Brokers whose fetches get no answer."""
         self.refuses: list[int] = []
         """Top-level errors the next ISR changes are answered with."""
 
-    def __getitem__(self, number: int) -> Broker:
+    def __getitem__(self, number: int) -> ReplicatedBroker:
         return self.all[number]
 
-    def is_cut(self, here: Broker, there: Broker) -> bool:
+    def is_cut(self, here: ReplicatedBroker, there: ReplicatedBroker) -> bool:
         return here.id in self.cut
 
     def partition(self) -> PartitionRegistration:
         return self.image.topics["t"].partitions[0]
 
     @property
-    def leader(self) -> Broker:
+    def leader(self) -> ReplicatedBroker:
         return self[self.partition().leader]
 
     def register(self, *, fenced: tuple[int, ...] = ()) -> None:
@@ -278,7 +280,7 @@ class Brokers:
             replace(self.image, offset=self.image.offset + 1, brokers=known), MetadataDelta(brokers=frozenset(known))
         )
 
-    def say(self, **told: Any) -> None:
+    def commit_partition(self, **told: Any) -> None:
         """The partition is so now: leader epoch and partition epoch go up by themselves."""
         before = self.image.topics.get("t")
         if before is None:
@@ -299,7 +301,7 @@ class Brokers:
             if broker.is_up and broker.id not in self.cut:
                 broker.applier.publish(image, delta)
 
-    def take(self, request: Any, version: int) -> Any:
+    def handle_alter_partition(self, request: Any, version: int) -> Any:
         """An ISR change, by the controller's own rule."""
         if self.refuses:
             code = self.refuses.pop(0)
@@ -309,24 +311,24 @@ class Brokers:
         decision = run_steps(alter_partition(self.image, request, version, {}))
         for record in decision.records:
             now = merge_partition_change(self.partition(), record)
-            self.say(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)
+            self.commit_partition(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)
         return decision.response
 
     def fence(self, number: int, leader: int | None = None) -> None:
         """Somebody is gone: out of the ISR, and another leads."""
         self.register(fenced=(number,))
         isr = tuple(i for i in self.partition().isr if i != number)
-        self.say(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)
+        self.commit_partition(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)
 
-    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
         """Run a story: all brokers are up, and the partition has its replicas in sync under broker 1."""
 
         async def main() -> None:
             async with trio.open_nursery() as self.nursery:
                 for broker in self.all.values():
-                    broker.begin()
+                    broker.start()
                 self.register()
-                self.say()
+                self.commit_partition()
                 with trio.fail_after(600):
                     await trio.sleep(0.1)
                     await story()
@@ -335,7 +337,7 @@ class Brokers:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def until(is_so: Callable[[], bool], within_s: float = 20, every_s: float = 0.005) -> float:
+async def wait_until(is_so: Callable[[], bool], within_s: float = 20, every_s: float = 0.005) -> float:
     """Wait for something; gives how long it took."""
     began = trio.current_time()
     with trio.fail_after(within_s):

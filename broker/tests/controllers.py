@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.channel import FORWARDING_S, ControllerChannel
+from ottla.broker.metadata.channel import FORWARDING_TIMEOUT_S, ControllerChannel
 from ottla.broker.server import dispatch
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import ApiSpec, Dispatcher
@@ -27,56 +27,56 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.headers import ResponseHeader
 
-ME, LISTENER = 7, "CONTROLLER"
+NODE_ID, LISTENER = 7, "CONTROLLER"
 
 
-class Local:
+class FakeLocalController:
     """The controller in this process: active or not, and what it says."""
 
     def __init__(self) -> None:
         self.is_active = False
-        self.node_id = ME
-        self.leader_id = ME + 1
+        self.node_id = NODE_ID
+        self.leader_id = NODE_ID + 1
         self.address: tuple[str, int] | None = None
-        self.asked: list[tuple[Any, int]] = []
-        self.answers: list[Any] = []
-        self.beats: list[tuple[int, int]] = []
-        self.changed: Callable[[], None] = lambda: None
+        self.requests: list[tuple[Any, int]] = []
+        self.responses: list[Any] = []
+        self.heartbeats: list[tuple[int, int]] = []
+        self.on_change: Callable[[], None] = lambda: None
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
-        self.beats.append((broker_id, broker_epoch))
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
+        self.heartbeats.append((broker_id, broker_epoch))
 
     def leader_address(self) -> tuple[str, int] | None:
         return self.address
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         await trio.lowlevel.checkpoint()
-        self.asked.append((request, version))
-        answer = self.answers.pop(0)
-        if not self.answers:
-            self.changed()
+        self.requests.append((request, version))
+        answer = self.responses.pop(0)
+        if not self.responses:
+            self.on_change()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+    async def handle_raft_request(self, message: Any, version: int, listener: str) -> Any:
         return await self.submit((message, listener), version)
 
 
-def no_changes() -> None:
+def no_mutation_quota() -> None:
     """There is no quota of changes."""
 
 
-class Remote:
+class FakeRemoteController:
     """A controller behind the wire: its answers are the test's, but for ApiVersions."""
 
     def __init__(self, env: Any, net: MemoryNet, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
         self.net, self.port = net, port
-        self.seen: list[tuple[ApiKey, int, str, Any]] = []
-        self.answers: list[Any] = []
-        self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
-        self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
-        apis = {key: ApiSpec(0, 9, f"remote-{port}") for key in self.spoken}
+        self.requests: list[tuple[ApiKey, int, str, Any]] = []
+        self.responses: list[Any] = []
+        self.versions = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
+        self.versions[ApiKey.ALTER_PARTITION] = (2, 3)
+        apis = {key: ApiSpec(0, 9, f"remote-{port}") for key in self.versions}
         services: Any = SimpleNamespace(
             env=env, config=NodeConfig(), log_creator=(), authorizer=None, quota_holder=QuotaHolder()
         )
@@ -87,9 +87,9 @@ class Remote:
 
     def _handle(self, context: Any, request: Any) -> Any:
         if context.key is ApiKey.API_VERSIONS:
-            return ApiVersionsResponse(0, [ApiVersion(key, *range_) for key, range_ in self.spoken.items()])
-        self.seen.append((context.key, context.version, context.client_id, request))
-        answer = self.answers.pop(0)
+            return ApiVersionsResponse(0, [ApiVersion(key, *range_) for key, range_ in self.versions.items()])
+        self.requests.append((context.key, context.version, context.client_id, request))
+        answer = self.responses.pop(0)
         return answer(request) if callable(answer) else answer
 
     async def serve(self) -> None:
@@ -100,20 +100,20 @@ class Remote:
             listener.close()
 
 
-class Stage:
+class ControllerChannelFixture:
     """A channel, the controller beside it, and those elsewhere."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = FORWARDING_S) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = FORWARDING_TIMEOUT_S) -> None:
         self.env: Any = VirtualEnv()
         self.env.net = self.net = MemoryNet()
-        self.local = Local()
+        self.local_controller = FakeLocalController()
         self.monkeypatch = monkeypatch
-        self.channel = ControllerChannel(self.env, ME, self.local, LISTENER, limit_s)
+        self.channel = ControllerChannel(self.env, NODE_ID, self.local_controller, LISTENER, limit_s)
 
-    def remote(self, port: int) -> Remote:
-        return Remote(self.env, self.net, self.monkeypatch, port)
+    def add_remote(self, port: int) -> FakeRemoteController:
+        return FakeRemoteController(self.env, self.net, self.monkeypatch, port)
 
-    def play(self, story: Callable[[], Awaitable[None]], *remotes: Remote) -> None:
+    def run(self, story: Callable[[], Awaitable[None]], *remotes: FakeRemoteController) -> None:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 for remote in remotes:
@@ -125,7 +125,9 @@ class Stage:
 
         run_virtual(main)
 
-    def asking(self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob") -> Any:
+    def forwardable_request(
+        self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob"
+    ) -> Any:
         frame = encode_request(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
         peer = Peer(host, ("here", 1))
         peer.principal = principal
@@ -135,11 +137,11 @@ class Stage:
             time_slice=TimeSlice(self.env),
             frame=frame,
             has_authorizer=False,
-            mutation_quota=no_changes,
+            mutation_quota=no_mutation_quota,
         )
 
 
-def sealed(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:
+def sealed_response(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:
     """An answer in an envelope, with the header the inner request asks for."""
 
     def seal(envelope: EnvelopeRequest) -> EnvelopeResponse:

@@ -10,12 +10,12 @@ import trio
 import trio.testing
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.applier import BrokerMetadataPublisher
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.losses import Losses
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.replicas import Replicas
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.losses import LogDirFailureHandler
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.replicas import ReplicaManager
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.tests.world import NOW_MS, VirtualEnv
 from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
@@ -23,8 +23,8 @@ from ottla.controller.image import MetadataImage, PartitionRegistration, TopicIm
 from ottla.log.directory import MetaProperties
 from ottla.world.env import Lane
 
-ME = 1
-MAKES_S = 0.001
+NODE_ID = 1
+THREAD_WORK_S = 0.001
 """What making one batch takes, in virtual time."""
 
 
@@ -39,7 +39,7 @@ class SlowEnv(VirtualEnv):
 
     async def in_thread(self, work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         self.in_threads += 1
-        await trio.sleep(MAKES_S)
+        await trio.sleep(THREAD_WORK_S)
         self.is_beside = True
         try:
             return work()
@@ -47,48 +47,63 @@ class SlowEnv(VirtualEnv):
             self.is_beside = False
 
 
-def topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
+def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
     """A topic whose partitions this node leads, alone."""
-    state: dict[str, Any] = {"replicas": (ME,), "isr": (ME,), "leader": ME, "leader_epoch": 0, "partition_epoch": 0}
+    state: dict[str, Any] = {
+        "replicas": (NODE_ID,),
+        "isr": (NODE_ID,),
+        "leader": NODE_ID,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+    }
     state.update(told)
     partition = PartitionRegistration(directories=(UNASSIGNED,) * len(state["replicas"]), **state)
     return TopicImage(name, topic_id or name.encode().ljust(16, b"-"), dict.fromkeys(range(count), partition))
 
 
-class Ground:
+class BrokerStorageFixture:
     """Everything between the controller's listener and the disk."""
 
     def __init__(self, directories: str = "/a", *, env: Any = None, **settings: str) -> None:
         """``env``: of another one before, which let its directories go."""
         self.env: Any = env or SlowEnv()
-        self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, directories, ME)
-        self.storage = Storage(self.env.disk, self.config.data_dirs)
-        self.storage.lock()
+        self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, directories, NODE_ID)
+        self.log_dirs = LogDirs(self.env.disk, self.config.data_dirs)
+        self.log_dirs.lock()
         ids = iter(bytes([9, n]) * 8 for n in range(10))
-        identity = self.storage.identify(ME, None) or MetaProperties("c", ME, next(ids))
-        self.storage.begin(identity, NOW_MS, lambda: next(ids))
+        identity = self.log_dirs.identify(NODE_ID, None) or MetaProperties("c", NODE_ID, next(ids))
+        self.log_dirs.initialize(identity, NOW_MS, lambda: next(ids))
         self.ended = 0
-        self.losses = Losses(self.storage, self._end)
+        self.failure_handler = LogDirFailureHandler(self.log_dirs, self._end)
         self.woken: list[Any] = []
-        self.replicas = Replicas(
-            self.env, self.config, self.storage, self.woken.append, lambda replica: None, self.losses.fail
+        self.replica_manager = ReplicaManager(
+            self.env,
+            self.config,
+            self.log_dirs,
+            self.woken.append,
+            lambda replica: None,
+            self.failure_handler.handle_failure,
         )
-        self.losses.on_lost.append(self.replicas.lose)
-        self.making = Making(self.env, self.config, self.storage, self.replicas, self.losses.fail)
+        self.failure_handler.on_logs_offline.append(self.replica_manager.mark_logs_offline)
+        self.log_creator = LogCreator(
+            self.env, self.config, self.log_dirs, self.replica_manager, self.failure_handler.handle_failure
+        )
         self.cache = MetadataCache(self.config, "c", lambda: 1)
-        self.applier = Applier(self.env, self.config, self.cache, self.replicas, self.making)
-        self.places: list[tuple[bytes, int, bytes]] = []
-        self.replicas.on_place = lambda *x: self.places.append(x)
-        self.doomed: list[str] = []
-        self.replicas.on_doomed.append(self.doomed.append)
+        self.publisher = BrokerMetadataPublisher(
+            self.env, self.config, self.cache, self.replica_manager, self.log_creator
+        )
+        self.directory_changes: list[tuple[bytes, int, bytes]] = []
+        self.replica_manager.on_directory_changed = lambda *x: self.directory_changes.append(x)
+        self.scheduled_deletes: list[str] = []
+        self.replica_manager.on_delete_scheduled.append(self.scheduled_deletes.append)
         self.led: list[tuple[str, int]] = []
-        self.replicas.on_leader.append(lambda r: self.led.append((r.topic, r.partition)))
+        self.replica_manager.on_leader.append(lambda r: self.led.append((r.topic, r.partition)))
         self.image = MetadataImage()
 
     def _end(self) -> None:
         self.ended += 1
 
-    def say(self, *topics: TopicImage, gone: tuple[str, ...] = (), **more: Any) -> None:
+    def commit_topics(self, *topics: TopicImage, gone: tuple[str, ...] = (), **more: Any) -> None:
         """The controller commits topics as they are now, and others' end."""
         now = {name: t for name, t in self.image.topics.items() if name not in gone}
         now.update((t.name, t) for t in topics)
@@ -101,16 +116,16 @@ class Ground:
             for name in [t.name for t in topics] + list(gone)
         }
         self.image = image
-        self.applier.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
+        self.publisher.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
 
-    def play(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
+    def run(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
         """Run a story beside the node's own tasks."""
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.applier.run)
+                nursery.start_soon(self.publisher.run)
                 for _ in range(workers):
-                    nursery.start_soon(self.making.run)
+                    nursery.start_soon(self.log_creator.run)
                 with trio.fail_after(600):
                     await story()
                 nursery.cancel_scope.cancel()
@@ -119,7 +134,7 @@ class Ground:
 
     def hosted(self) -> set[tuple[str, int]]:
         """What is open."""
-        return {(r.topic, r.partition) for r in self.replicas}
+        return {(r.topic, r.partition) for r in self.replica_manager}
 
     def break_disk(self, where: str, number: int = errno.EIO, *, times: int = 10**9) -> None:
         """Calls that name a path with ``where`` in it fail, so often."""
@@ -145,11 +160,11 @@ class Ground:
         self.env.disk.fault = fault
         return waited
 
-    def heal_disk(self) -> None:
+    def repair_disk(self) -> None:
         """No call fails any more."""
         self.env.disk.fault = None
 
 
-def told(ground: Ground, name: str, number: int) -> PartitionRegistration:
+def partition_of(ground: BrokerStorageFixture, name: str, number: int) -> PartitionRegistration:
     """What the image says of a partition."""
     return ground.image.topics[name].partitions[number]

@@ -48,7 +48,7 @@ def replicated() -> HandlerFixture:
 async def follower_fetches(replica: Any) -> None:
     await trio.sleep(0.3)
     replica.state.fetched(2, -1, 3, 0, 3, 0)
-    replica.flushed(3, 0)
+    replica.on_flushed(3, 0)
 
 
 async def nothing(replica: Any) -> None:
@@ -58,7 +58,7 @@ async def nothing(replica: Any) -> None:
 async def leader_resigns(replica: Any) -> None:
     await trio.sleep(0.2)
     replica.resign()
-    replica.changed()
+    replica.notify_waiters()
 
 
 def test_acks_all_waits_until_every_member_has_it(replicated: HandlerFixture) -> None:
@@ -79,28 +79,28 @@ def test_who_waits_is_told_when_leadership_goes(replicated: HandlerFixture) -> N
 
 
 def leader_becomes_another(replica: Any) -> None:
-    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 2, 4, 1), NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 2, 4, 1), NOW_MS)
 
 
 async def new_leader_has_it_committed(replica: Any) -> None:
     await trio.sleep(0.2)
     leader_becomes_another(replica)
     await trio.sleep(0.05)
-    replica.follow_offsets(3, 0)
+    replica.update_leader_offsets(3, 0)
 
 
 async def new_leader_has_not_said(replica: Any) -> None:
     await trio.sleep(0.2)
     leader_becomes_another(replica)
     await trio.sleep(0.05)
-    replica.follow_offsets(2, 0)
+    replica.update_leader_offsets(2, 0)
 
 
 async def new_leader_is_without_it(replica: Any) -> None:
     await trio.sleep(0.2)
     leader_becomes_another(replica)
     replica.log.truncate_to(0, NOW_MS)
-    replica.changed()
+    replica.notify_waiters()
 
 
 async def new_leader_has_others_there(replica: Any) -> None:
@@ -108,12 +108,12 @@ async def new_leader_has_others_there(replica: Any) -> None:
     leader_becomes_another(replica)
     replica.log.truncate_to(0, NOW_MS)
     replica.append_as_follower(make_batch(0), NOW_MS)
-    replica.follow_offsets(3, 0)
+    replica.update_leader_offsets(3, 0)
 
 
 async def nobody_leads(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, PartitionRegistration((1, 2), (1,), -1, 4, 1), NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), -1, 4, 1), NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,15 @@ def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_i
 async def leader_is_elected_again(replica: Any) -> None:
     await trio.sleep(0.2)
     told = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
-    replica.follow_image(1, told, NOW_MS)
-    replica.follow_image(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
+    replica.apply_partition_state(1, told, NOW_MS)
+    replica.apply_partition_state(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
     replica.state.fetched(2, -1, 3, 0, 3, 0)
-    replica.flushed(3, 0)
+    replica.on_flushed(3, 0)
 
 
 async def leader_stays_under_another_epoch(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
     await follower_fetches(replica)
 
 
@@ -151,21 +151,21 @@ async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None
     """The member has said in the epoch before that it has everything."""
     await trio.sleep(0.2)
     replica.state.fetched(2, -1, 3, 0, 3, NOW_MS)
-    replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
-    replica.count_what_was_found(NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.recover_high_watermark(NOW_MS)
 
 
 async def leader_is_alone_under_another_epoch(replica: Any) -> None:
     await trio.sleep(0.2)
-    replica.follow_image(1, PartitionRegistration((1,), (1,), 1, 4, 1), NOW_MS)
-    replica.count_what_was_found(NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1,), (1,), 1, 4, 1), NOW_MS)
+    replica.recover_high_watermark(NOW_MS)
 
 
 async def minimum_rises(replica: Any) -> None:
     replica.state.fetched(2, -1, 3, 0, 3, 0)
-    replica.flushed(3, 0)
+    replica.on_flushed(3, 0)
     replica.log.update_config(LogConfig(min_insync_replicas=2))
-    replica.follow_image(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
 
 
 def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: HandlerFixture) -> None:
@@ -194,7 +194,7 @@ def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFi
 # ---------------------------------------------------------------------- DeleteRecords waits for followers too (R338)
 
 
-class Directory:
+class AcksLogDirectory:
     def note_starts(self, logs: Any) -> None:
         pass
 
@@ -202,7 +202,7 @@ class Directory:
 def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
     """Delete the first batch of a partition of two; gives the error, the low watermark and how long it took."""
     replica = stage.hosted.replicas["r", 0]
-    directory = Directory()
+    directory = AcksLogDirectory()
     stage.services.log_dirs = SimpleNamespace(from_config=lambda log: directory)
     stage.hosted.image = replace(
         stage.hosted.image,
@@ -210,8 +210,8 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
     )
     for _ in range(2):
         replica.append(make_batch(0), NOW_MS)
-    replica.state.fetched(2, -1, 6, 0, 6, 0)  # type: ignore[union-attr]
-    replica.flushed(6, 0)
+    replica.state.update_follower(2, -1, 6, 0, 6, 0)  # type: ignore[union-attr]
+    replica.on_flushed(6, 0)
     topic = dr.DeleteRecordsTopic("r", [dr.DeleteRecordsPartition(0, 3)])
 
     async def main() -> tuple[int, int, float]:
@@ -230,7 +230,7 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
 async def follower_starts_higher(replica: Any) -> None:
     for start in (1, 3):
         await trio.sleep(0.2)
-        replica.fetched(2, -1, 6, start, 6, 0)
+        replica.update_follower_fetch_state(2, -1, 6, start, 6, 0)
 
 
 @pytest.mark.parametrize(

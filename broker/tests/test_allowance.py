@@ -176,7 +176,7 @@ def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
 
 
 def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_be() -> None:
-    line, row = QuotaConnection(), fetch.ROW_BYTES
+    line, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
     line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
     assert line.take(most=SIZE) == (SIZE, 0)
     assert line.peer.fetch_quota.client_id == "c"
@@ -196,4 +196,4 @@ def test_a_fetch_reads_no_more_than_could_be_under_its_quota_whatever_it_asks_fo
     if holds:
         line.rules.quotas.fetch.maybe_record_and_get_throttle_ms(line.peer, "c", 0, line.node.env.now_ms())
     assert (line.peer.fetch_quota is UNKNOWN_QUOTA) is not holds
-    assert line.take() == (0, round(fetch.ROW_BYTES / most * 10_000))
+    assert line.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))

@@ -24,7 +24,7 @@ NULL = "Null value not supported for : "
 FIXED = "Cannot update these configs dynamically: "
 
 
-class Node(HandlerFixture):
+class AlterConfigsNode(HandlerFixture):
     """Broker 1, whose controller answers each resource with the error 41."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def replaced(kind: int, name: str, values: Mapping[str, str | None]) -> ac.Alter
     ],
 )
 def test_a_resource_is_forwarded_or_refused_as_by_kafkas_broker(resource: Any, code: int, why: str | None) -> None:
-    node = Node()
+    node = AlterConfigsNode()
     legacy = isinstance(resource, ac.AlterConfigsResource)
     request: Any = ac.AlterConfigsRequest([resource]) if legacy else ia.IncrementalAlterConfigsRequest([resource])
     assert node.answers(request) == [(code, why, resource.resource_type, resource.resource_name)]
@@ -129,7 +129,7 @@ def test_a_resource_is_forwarded_or_refused_as_by_kafkas_broker(resource: Any, c
 
 
 def test_the_frame_of_a_partly_refused_request_holds_what_is_left() -> None:
-    node = Node()
+    node = AlterConfigsNode()
     bad, good = changed(4, "2"), changed(2, "t", ("retention.ms", SET, "5"))
     rows = node.answers(ia.IncrementalAlterConfigsRequest([bad, good], validate_only=True))
     assert [(row[0], row[3]) for row in rows] == [(FORWARDED, "t"), (REQUEST, "2")]
@@ -141,7 +141,7 @@ def test_the_frame_of_a_partly_refused_request_holds_what_is_left() -> None:
 
 
 def test_a_resource_that_is_named_twice_is_refused_each_time() -> None:
-    node = Node()
+    node = AlterConfigsNode()
     again = changed(2, "t", ("retention.ms", SET, "5"))
     rows = node.answers(ia.IncrementalAlterConfigsRequest([again, again]))
     assert rows == [(REQUEST, "Each resource must appear at most once.", 2, "t")] * 2

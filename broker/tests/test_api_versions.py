@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.handlers.api_versions import MOST_CHARS, handle
+from ottla.broker.handlers.api_versions import MAX_SOFTWARE_CHARS, handle
 from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode
@@ -20,11 +20,11 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
     [
         ("a", True),
         ("apache-kafka-java.4", True),
-        ("a" * MOST_CHARS, True),
+        ("a" * MAX_SOFTWARE_CHARS, True),
         ("", False),
         ("-a", False),
         ("a b", False),
-        ("a" * (MOST_CHARS + 1), False),
+        ("a" * (MAX_SOFTWARE_CHARS + 1), False),
     ],
 )
 def test_312_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, is_fine: bool) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.directories import RETRY_S, Directories, assignment
-from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.broker.metadata.directories import RETRY_S, DirectoryAssignments, build_assignment_request
+from ottla.broker.tests.ground import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -18,68 +18,68 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerH
 
 
 def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     heard: list[tuple[int, bool]] = []
-    ground.applier.followers.append(
-        lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replicas.image))
+    ground.publisher.listeners.append(
+        lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replica_manager.image))
     )
 
     async def story() -> None:
-        assert ground.applier.offset == -1
-        ground.say(topic("t", 1))
-        ground.say(topic("u", 1))
-        ground.say(gone=("t",))
-        assert ground.applier.offset == -1
-        await ground.applier.caught_up()
-        assert ground.applier.offset == 2
-        await ground.applier.caught_up()  # nothing is left: nobody waits
+        assert ground.publisher.offset == -1
+        ground.commit_topics(led_topic("t", 1))
+        ground.commit_topics(led_topic("u", 1))
+        ground.commit_topics(gone=("t",))
+        assert ground.publisher.offset == -1
+        await ground.publisher.wait_applied()
+        assert ground.publisher.offset == 2
+        await ground.publisher.wait_applied()  # nothing is left: nobody waits
 
-    ground.play(story)
+    ground.run(story)
     assert heard == [(0, True), (1, True), (2, True)]
 
 
 def test_a_few_partitions_are_waited_for_and_many_are_not() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     async def story() -> None:
-        ground.say(topic("few", 128))
-        await ground.applier.settled()
+        ground.commit_topics(led_topic("few", 128))
+        await ground.publisher.wait_applied_and_created()
         assert len(ground.hosted()) == 128
-        ground.say(topic("many", 129))
-        await ground.applier.settled()
+        ground.commit_topics(led_topic("many", 129))
+        await ground.publisher.wait_applied_and_created()
         assert len(ground.hosted()) < 257
-        assert ground.applier.offset == 1
+        assert ground.publisher.offset == 1
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_what_nobody_can_make_is_not_waited_for_for_ever() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     async def story() -> None:
         ground.break_disk("/a/t-", 24)  # EMFILE
-        ground.say(topic("t", 1))
-        await ground.applier.settled()
+        ground.commit_topics(led_topic("t", 1))
+        await ground.publisher.wait_applied_and_created()
         assert trio.current_time() == pytest.approx(1.0)
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     resigned: list[tuple[str, int]] = []
-    ground.replicas.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
+    ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
 
     async def story() -> None:
-        ground.say(topic("t", 2))
-        await ground.applier.settled()
-        replica = ground.replicas.get("t", 0)
+        ground.commit_topics(led_topic("t", 2))
+        await ground.publisher.wait_applied_and_created()
+        replica = ground.replica_manager.get("t", 0)
         assert replica is not None
         assert replica.is_leader
-        ground.say(topic("t", 2, leader=-1, leader_epoch=1))
-        await ground.applier.settled()
+        ground.commit_topics(led_topic("t", 2, leader=-1, leader_epoch=1))
+        await ground.publisher.wait_applied_and_created()
         assert not replica.is_leader
-        ground.say(topic("t", 2, leader_epoch=2))
+        ground.say(led_topic("t", 2, leader_epoch=2))
         await ground.publisher.settled()
         assert replica.is_leader
         assert replica.log.epochs.latest() == 2
@@ -91,63 +91,63 @@ def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() ->
             ground.replicas.leader("t", 0)
         assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    ground.play(story)
+    ground.run(story)
     assert ground.led == [("t", 0), ("t", 1)] * 2
     assert resigned == [("t", 0), ("t", 1)] * 2
     assert ("fetch", "t", 0) in ground.woken
-    assert len(ground.doomed) == 2
+    assert len(ground.scheduled_deletes) == 2
 
 
 def test_what_is_not_open_yet_is_told_as_not_led_here() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     async def story() -> None:
-        ground.say(topic("t", 1))
-        await ground.applier.caught_up()
+        ground.commit_topics(led_topic("t", 1))
+        await ground.publisher.wait_applied()
         with pytest.raises(ProtocolError) as waiting:
-            ground.replicas.leader("t", 0)
+            ground.replica_manager.leader("t", 0)
         assert waiting.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await ground.applier.settled()
-        assert ground.replicas.leader("t", 0).is_leader
+        await ground.publisher.wait_applied_and_created()
+        assert ground.replica_manager.leader("t", 0).is_leader
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_settings_reach_only_the_logs_they_are_about() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     def retention(name: str) -> int:
-        replica = ground.replicas.get(name, 0)
+        replica = ground.replica_manager.get(name, 0)
         assert replica is not None
         return replica.log.config.retention_ms
 
     async def story() -> None:
-        ground.say(topic("a", 1), topic("b", 1))
-        await ground.applier.settled()
-        before = {name: id(r.log.config) for name in "ab" if (r := ground.replicas.get(name, 0))}
+        ground.commit_topics(led_topic("a", 1), led_topic("b", 1))
+        await ground.publisher.wait_applied_and_created()
+        before = {name: id(r.log.config) for name in "ab" if (r := ground.replica_manager.get(name, 0))}
         settings: Any = {(RESOURCE_TOPIC, "a"): {"retention.ms": "5"}}
-        ground.say(configs=settings)
-        await ground.applier.settled()
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 604_800_000)
-        other = ground.replicas.get("b", 0)
+        other = ground.replica_manager.get("b", 0)
         assert other is not None
         assert id(other.log.config) == before["b"]
         settings = {**settings, (RESOURCE_BROKER, ""): {"log.retention.ms": "9"}}
-        ground.say(configs=settings)
-        await ground.applier.settled()
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 9)
-        settings = {**settings, (RESOURCE_BROKER, str(ME)): {"log.retention.ms": "10"}}
-        ground.say(configs=settings)
-        await ground.applier.settled()
+        settings = {**settings, (RESOURCE_BROKER, str(NODE_ID)): {"log.retention.ms": "10"}}
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 10)
-        ground.say(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
-        await ground.applier.settled()
+        ground.commit_topics(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
+        await ground.publisher.wait_applied_and_created()
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_a_large_publication_lets_others_run_in_between() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     turns = [0]
     clock = [0.0]
 
@@ -165,32 +165,32 @@ def test_a_large_publication_lets_others_run_in_between() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            ground.say(topic("t", 1000, leader=2, replicas=(2,)), topic("u", 1000))
-            await ground.applier.caught_up()
+            ground.commit_topics(led_topic("t", 1000, leader=2, replicas=(2,)), led_topic("u", 1000))
+            await ground.publisher.wait_applied()
             nursery.cancel_scope.cancel()
 
-    ground.play(story)
+    ground.run(story)
     assert turns[0] >= 45
 
 
 def test_an_error_while_applying_ends_the_node() -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     def broken(image: MetadataImage, delta: MetadataDelta) -> None:
         raise ValueError("a bug")
 
-    ground.applier.followers.append(broken)
+    ground.publisher.listeners.append(broken)
 
     async def story() -> None:
-        ground.say(topic("t", 1))
+        ground.commit_topics(led_topic("t", 1))
         await trio.sleep(1)
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        ground.play(story)
+        ground.run(story)
     assert caught.group_contains(ValueError, match="a bug")
 
 
-class Controller:
+class FakeAssignmentController:
     """Takes what it is told; refuses so often first."""
 
     def __init__(self, refuses: int = 0) -> None:
@@ -211,52 +211,54 @@ class Controller:
         return answer
 
 
-def registered(ground: Ground) -> None:
-    record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
-    ground.cache.image = MetadataImage(brokers={ME: record})
+def registered(ground: BrokerStorageFixture) -> None:
+    record = m.RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
+    ground.cache.image = MetadataImage(brokers={NODE_ID: record})
 
 
 @pytest.mark.parametrize("refuses", [0, 2])
 def test_places_and_lost_directories_are_told_together_and_again_until_they_are_heard(refuses: int) -> None:
-    ground = Ground("/a,/b")
-    controller = Controller(refuses)
-    directories = Directories(ground.env, ME, controller, ground.cache, ground.storage)
+    ground = BrokerStorageFixture("/a,/b")
+    controller = FakeAssignmentController(refuses)
+    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(directories.run)
-            directories.place(b"t" * 16, 0, b"d" * 16)
+            directories.assign(b"t" * 16, 0, b"d" * 16)
             await trio.sleep(RETRY_S / 2)
             assert controller.told == []  # nobody knows this broker yet
             registered(ground)
-            directories.place(b"t" * 16, 0, b"e" * 16)
-            directories.place(b"t" * 16, 1, b"e" * 16)
-            ground.storage.take_out(ground.storage.directories[1], OSError(5, "gone"))
-            directories.changed()
+            directories.assign(b"t" * 16, 0, b"e" * 16)
+            directories.assign(b"t" * 16, 1, b"e" * 16)
+            ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(5, "gone"))
+            directories.wake()
             await trio.sleep(RETRY_S * (refuses + 0.5))
             nursery.cancel_scope.cancel()
 
-    ground.play(story)
+    ground.run(story)
     assert controller.told == [
-        BrokerHeartbeatRequest(ME, 7, ground.cache.image.offset, offline_log_dirs=[ground.storage.directories[1].id]),
-        assignment(ME, 7, {(b"t" * 16, 0): b"e" * 16, (b"t" * 16, 1): b"e" * 16}),
+        BrokerHeartbeatRequest(
+            NODE_ID, 7, ground.cache.image.offset, offline_log_dirs=[ground.log_dirs.directories[1].id]
+        ),
+        build_assignment_request(NODE_ID, 7, {(b"t" * 16, 0): b"e" * 16, (b"t" * 16, 1): b"e" * 16}),
     ]
 
 
 def test_a_place_is_told_once() -> None:
-    ground = Ground()
-    controller = Controller()
-    directories = Directories(ground.env, ME, controller, ground.cache, ground.storage)
+    ground = BrokerStorageFixture()
+    controller = FakeAssignmentController()
+    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
 
     async def story() -> None:
         registered(ground)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(directories.run)
-            directories.place(b"t" * 16, 0, b"e" * 16)
+            directories.assign(b"t" * 16, 0, b"e" * 16)
             await trio.sleep(1)
-            directories.changed()
+            directories.wake()
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
 
-    ground.play(story)
+    ground.run(story)
     assert len(controller.told) == 1

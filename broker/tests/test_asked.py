@@ -45,7 +45,7 @@ class PendingLogCreator:
     def __contains__(self, at: Any) -> bool:
         return at in self.left
 
-    async def made(self, asked: Any, patience_s: float) -> bool:
+    async def wait_created(self, asked: Any, patience_s: float) -> bool:
         assert patience_s == LOG_CREATION_TIMEOUT_S
         self.asked.append(list(asked))
         await trio.sleep(2)

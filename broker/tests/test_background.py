@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.replica import HostedPartition, IsrDependencies
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.upkeep.flusher import LogMaintenance
 from ottla.broker.upkeep.scrubber import SCRUB_INTERVAL_S, Scrubber
 from ottla.broker.upkeep.throttle import IoThrottler, ThrottledCompaction, ThrottledDisk, run_compaction
@@ -47,12 +47,12 @@ class BackgroundEnv:
         return work()
 
 
-def stage() -> tuple[MemoryDisk, Session, Storage, PartitionLog]:
+def stage() -> tuple[MemoryDisk, Session, LogDirs, PartitionLog]:
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     disk = memory.session()
-    storage = Storage(disk, ["/data"])
+    storage = LogDirs(disk, ["/data"])
     storage.lock()
-    storage.begin(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
+    storage.initialize(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
     log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
     for number in range(120):
         log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
@@ -162,8 +162,10 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
     _, _, storage, log = stage()
     log.update_config(replace(SETTINGS, flush_messages=1))
     log.flush()
-    replica = Replica(log, bytes(16), lambda _: None, lambda _: None, IsrRules(30_000, lambda *_: True))
-    replica.follow_image(1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
+    replica = HostedPartition(log, bytes(16), lambda _: None, lambda _: None, IsrDependencies(30_000, lambda *_: True))
+    replica.apply_partition_state(
+        1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW
+    )
     syncs: list[int] = []
 
     class Overtaken(BackgroundEnv):
@@ -184,4 +186,4 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
     in_virtual_time(works[0], 60)
     assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (120, 120, 120)
     assert syncs == [120, 120]
-    assert not replica.flushing
+    assert not replica.is_flushing

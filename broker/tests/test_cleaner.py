@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.tests.test_background import NOW, SETTINGS, BackgroundEnv, in_virtual_time, stage
 from ottla.broker.upkeep.cleaner import LogCleaner
 from ottla.log.partition_log import PartitionLog
@@ -293,7 +293,7 @@ def test_while_very_many_logs_are_looked_at_others_run() -> None:
     house.env.monotonic_ms = ticking  # type: ignore[method-assign]
     turns = [0]
 
-    class Many(Storage):
+    class Many(LogDirs):
         def logs(self) -> list[PartitionLog]:
             return logs
 

@@ -66,7 +66,7 @@ CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
 MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
 
 
-class Quorum:
+class FakeQuorum:
     """The controller in this process: says what it was told to."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Quorum:
         self.said: list[Any] = []
         self.answer: Any = NOT_ACTIVE
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         self.said.append((broker_id, broker_epoch))
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -84,16 +84,16 @@ class Quorum:
             raise self.answer
         return self.answer
 
-    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+    async def handle_raft_request(self, message: Any, version: int, listener: str) -> Any:
         return await self.submit((message, listener), version)
 
 
-class Listener:
+class ControllerListenerFixture:
     """A controller listener without connections."""
 
     def __init__(self, **settings: str) -> None:
         self.env: Any = VirtualEnv()
-        self.quorum = Quorum()
+        self.quorum = FakeQuorum()
         self.image = MetadataImage()
         listener = self
 
@@ -180,7 +180,7 @@ def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
 
 def test_the_rest_ends_the_connection() -> None:
     with pytest.raises(WireError):
-        Listener().ask(request_class(ApiKey.METADATA)(), 12)
+        ControllerListenerFixture().ask(request_class(ApiKey.METADATA)(), 12)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_rest_ends_the_connection() -> None:
 def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_errors(
     key: ApiKey, version: int
 ) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     assert contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER)
     assert listener.quorum.said[-1] == (of(key, version), version)
 
@@ -199,13 +199,13 @@ def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_e
     [(2, "The active controller appears to be node 2."), (-1, "No controller appears to be active.")],
 )
 def test_it_names_the_one_that_is(leader_id: int, text: str) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.quorum.leader_id = leader_id
     assert listener.ask(CREATE, 7).topics[0].error_message == text
 
 
 def test_the_active_one_answers_as_its_rules_say() -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     assert listener.ask(CREATE, 7) == MADE
     listener.quorum.answer = ProtocolError(ErrorCode.POLICY_VIOLATION, "too many")
@@ -214,7 +214,7 @@ def test_the_active_one_answers_as_its_rules_say() -> None:
 
 
 def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     beat = bh.BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
     assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by who watches the connection
@@ -222,14 +222,14 @@ def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
 def test_topics_are_not_deleted_where_that_is_forbidden(version: int, code: int) -> None:
-    listener = Listener(delete_topic_enable="false")
+    listener = ControllerListenerFixture(delete_topic_enable="false")
     assert [r.error_code for r in listener.ask(of(ApiKey.DELETE_TOPICS, version), version).responses] == [code]
     assert listener.quorum.said == []
 
 
 @pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_APIS)), ids=lambda key: str(key.name))
 def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(key: ApiKey) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     version = CONTROLLER_APIS[key].max_version
     request, answer = request_class(key)(), response_class(key)()
     listener.quorum.answer = answer
@@ -240,7 +240,7 @@ def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(k
 
 
 def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
-    answer = Listener().ask(ApiVersionsRequest("ottla", "1"), 4)
+    answer = ControllerListenerFixture().ask(ApiVersionsRequest("ottla", "1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
         key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()
     }
@@ -250,7 +250,7 @@ def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None
 
 def test_a_controller_describes_its_own_settings() -> None:
     asked = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
-    (row,) = Listener(min_insync_replicas="2").ask(asked, 4).results
+    (row,) = ControllerListenerFixture(min_insync_replicas="2").ask(asked, 4).results
     assert (row.error_code, {c.name: c.value for c in row.configs}["min.insync.replicas"]) == (0, "2")
 
 
@@ -264,7 +264,7 @@ def controller(node_id: int, *names: str) -> m.RegisterControllerRecord:
 
 @pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
 def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: int, told: int) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.image = MetadataImage(
         controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
     )
@@ -285,7 +285,7 @@ def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: in
     ],
 )
 def test_brokers_are_not_told_at_a_controller(version: int, kind: int, code: ErrorCode) -> None:
-    assert Listener().ask(dc.DescribeClusterRequest(endpoint_type=kind), version).error_code == code
+    assert ControllerListenerFixture().ask(dc.DescribeClusterRequest(endpoint_type=kind), version).error_code == code
 
 
 # ------------------------------------------------------------------ Envelope
@@ -301,7 +301,7 @@ def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
 
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
 def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     answer = listener.ask(enveloped(CREATE, version), 0)
     assert answer.error_code == 0
@@ -314,7 +314,7 @@ def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None
 
 
 def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     many = ct.CreateTopicsRequest([ct.CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
     assert listener.ask(enveloped(many, 7), 0).error_code == 0
@@ -338,7 +338,7 @@ def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
 def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
     request_: Any, version: int, answer: Any, code: ErrorCode
 ) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     listener.quorum.answer = answer
     found = listener.ask(enveloped(request_, version), 0)
     assert found.error_code == code
@@ -381,7 +381,7 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
     ],
 )
 def test_r304_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
-    listener = Listener()
+    listener = ControllerListenerFixture()
     assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
     assert listener.quorum.said == []
 
@@ -397,7 +397,7 @@ def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
         return handle
 
     monkeypatch.setattr("ottla.broker.handlers.quorum.envelope.handler_of", found)
-    listener = Listener()
+    listener = ControllerListenerFixture()
     assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
     (context,) = seen
     assert (context.key, context.version, context.client_id) == (ApiKey.CREATE_TOPICS, 7, "the client")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.controller_registration import LONGEST_PAUSE_S, ControllerRegistration
+from ottla.broker.metadata.controller_registration import MAX_BACKOFF_S, ControllerRegistration
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import MetadataDelta
@@ -22,7 +22,7 @@ ME, MINE, OTHER = 4, b"m" * 16, b"o" * 16
 NEW = {"metadata.version": 30}
 
 
-class Active:
+class FakeActiveController:
     """The active controller: refuses so often, then takes it."""
 
     def __init__(self, refusals: list[Any]) -> None:
@@ -45,9 +45,9 @@ def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> Metadata
 
 def told(
     news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
-) -> Active:
+) -> FakeActiveController:
     """What is asked of the active controller as news come, one every second."""
-    active = Active(refusals or [])
+    active = FakeActiveController(refusals or [])
     env: Any = VirtualEnv()
     registration = ControllerRegistration(
         env, ME, MINE, (ListenerEndpoint("C", "h", 9), ListenerEndpoint("D", "i", 8)), active
@@ -108,5 +108,5 @@ def test_a_refusal_is_waited_out_longer_each_time_up_to_two_minutes() -> None:
     active = told([(image(None), FEATURES)], refusals)
     times = [at for at, _ in active.asked]
     pauses = [b - a for a, b in itertools.pairwise(times)]
-    assert pauses == pytest.approx([min(0.1 * 2**n, LONGEST_PAUSE_S) for n in range(13)])
-    assert LONGEST_PAUSE_S == 120.0
+    assert pauses == pytest.approx([min(0.1 * 2**n, MAX_BACKOFF_S) for n in range(13)])
+    assert MAX_BACKOFF_S == 120.0

@@ -57,10 +57,10 @@ def test_a_new_epoch_of_the_same_leader_lets_answers_go_that_wait_for_nobody_any
     house = led(House())
     held = house.put(("a", "1"))
     assert held.answer is None
-    house.replica.follow_image(
+    house.replica.apply_partition_state(
         1, PartitionRegistration((1,), (1,), 1, house.replica.leader_epoch + 1, 9), house.env.now_ms()
     )
-    house.replica.count_what_was_found(house.env.now_ms())
+    house.replica.recover_high_watermark(house.env.now_ms())
     house.runtime.lead(house.replica)
     assert held.answer == "put"
 
@@ -112,12 +112,12 @@ def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> No
 def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, asks: bool) -> None:
     house = led(House())
     replica, now_ms = house.replica, house.env.now_ms()
-    replica.follow_image(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
     follower = replica.state.followers[2]
     follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it is so close
     first = house.put(("a", "1"))
     assert first.answer is None
-    replica._rules = replica._rules._replace(eligible=lambda broker, epoch: False)
+    replica._isr = replica._isr._replace(eligible=lambda broker, epoch: False)
     if asks:
         assert house.put(("b", "2")).answer == "put"
     else:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers import describe_log_dirs
-from ottla.broker.tests.test_lifecycle import BEAT_S, ME, SEEN_S, House
+from ottla.broker.tests.test_lifecycle import BEAT_S, ME, SEEN_S, FakeLifecycleController
 from ottla.controller.decision import run_to_end
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.records import METADATA_VERSION
@@ -18,7 +18,7 @@ from ottla.controller.records import METADATA_VERSION
 
 @pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
 def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     def set_to(value: str | None) -> None:
         settings = {} if value is None else {"cordoned.log.dirs": value}
@@ -42,7 +42,7 @@ def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(leve
 
 
 def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         await trio.sleep(3 * BEAT_S)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.tests.test_fetch import Counting, append_after, request, row, rows_of, send
+from ottla.broker.tests.test_fetch import CountingAllowance, append_after, request, row, rows_of, send
 from ottla.broker.tests.world import HandlerFixture
 from ottla.controller.image import PartitionRegistration
 from ottla.log.settings import LogConfig
@@ -31,7 +31,7 @@ def stage() -> HandlerFixture:
     return out
 
 
-class Window(Counting):
+class WindowAllowance(CountingAllowance):
     """A quota that lets so many bytes through."""
 
     def __init__(self, most: int) -> None:
@@ -55,7 +55,7 @@ def test_fetch_min_bytes_above_fetch_max_bytes_of_the_broker_does_not_wait(repli
 
 
 def test_fetch_min_bytes_above_the_quota_window_does_not_wait(stage: HandlerFixture) -> None:
-    stage.services.quota_holder.quotas = Window(2 * SIZE)
+    stage.services.quota_holder.quotas = WindowAllowance(2 * SIZE)
     answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000))
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE], 0)
 
@@ -129,7 +129,7 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
         for at in (6, 9):
             await trio.sleep(0.1)
             replica.log.set_high_watermark(at)
-            replica.changed()
+            replica.notify_waiters()
 
     answer, took = send(stage, request(("t", 0, 0), least=3 * SIZE, wait=5000), meanwhile=commit)
     assert (len(rows_of(answer)[0].records), took) == (3 * SIZE, pytest.approx(0.2))
@@ -155,8 +155,8 @@ def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Han
     async def elect() -> None:
         await trio.sleep(0.2)
         replica = stage.hosted.replicas["t", 0]
-        replica.follow_image(1, PartitionRegistration((1,), (1,), 1, 4, 1), 1_000_000)
-        replica.changed()
+        replica.apply_partition_state(1, PartitionRegistration((1,), (1,), 1, 4, 1), 1_000_000)
+        replica.notify_waiters()
 
     answer, took = send(stage, request(("t", 0, 12), wait=5000, epoch=3), meanwhile=elect)
     assert (rows_of(answer)[0].error_code, took) == (E.FENCED_LEADER_EPOCH, 0.2)

@@ -13,13 +13,13 @@ from ottla.broker.auth.delegation_tokens import DelegationTokenCredentialCache
 from ottla.broker.auth.gate import SaslAuthenticator, SaslPolicy
 from ottla.broker.auth.scram import ScramSaslServer
 from ottla.broker.config import NodeConfig
-from ottla.broker.handlers.describe_delegation_token import _each
+from ottla.broker.handlers.describe_delegation_token import _describe_all
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
 from ottla.broker.server.controller_routes import CONTROLLER_APIS
 from ottla.broker.server.dispatch import BROKER_APIS, Dispatcher
 from ottla.broker.server.peer import ANONYMOUS, Peer
 from ottla.broker.services import QuotaHolder
-from ottla.broker.tests.controllers import Stage
+from ottla.broker.tests.controllers import ControllerChannelFixture
 from ottla.broker.tests.test_controller_listener import ADDRESS, enveloped
 from ottla.broker.tests.test_gate import scram_login
 from ottla.broker.tests.world import VirtualEnv, run_virtual
@@ -177,18 +177,18 @@ def test_333_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token
 
 
 def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
-    stage.local.is_active = True
-    stage.local.answers = [cd.CreateDelegationTokenResponse()]
+    stage = ControllerChannelFixture(monkeypatch)
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = [cd.CreateDelegationTokenResponse()]
     request = cd.CreateDelegationTokenRequest()
-    asking = stage.asking(request, 3)
+    asking = stage.forwardable_request(request, 3)
     asking.peer.principal = BOB
 
     async def story() -> None:
         await stage.channel.forward(asking, request)
 
-    stage.play(story)
-    ((asked, version),) = stage.local.asked
+    stage.run(story)
+    ((asked, version),) = stage.local_controller.requests
     assert (asked.request, asked.principal, version) == (request, BOB, 3)
 
 
@@ -309,7 +309,7 @@ def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -
 def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
     context: Any = SimpleNamespace(image=MetadataImage())
     owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
-    assert sum(1 for _ in _each(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
+    assert sum(1 for _ in _describe_all(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
 
 
 def test_331_without_a_secret_there_are_no_tokens() -> None:

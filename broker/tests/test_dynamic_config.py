@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import _log_rejected, log_invalid_stored_value
 from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
-from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
+from ottla.broker.replica.throttle import FOLLOWER, LEADER, ReplicationQuota
 from ottla.broker.telemetry.subscriptions import read_subscriptions
 from ottla.controller.config_keys import (
     GROUP_KEYS,
@@ -72,7 +72,7 @@ def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> No
     NodeConfig().log_settings(image, "t")
     topic_change_rules(image, {}, image.topics["t"])
     for side in (LEADER, FOLLOWER):
-        Throttle(side, 1).names(image, "t", 0)
+        ReplicationQuota(side, 1).is_throttled(image, "t", 0)
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -90,7 +90,7 @@ def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: 
     (subscription,) = read_subscriptions(image_of(*rows))
     assert subscription.interval_ms >= 100
     rate = image_of((RESOURCE_BROKER, "", "leader.replication.throttled.rate", value))
-    Throttle(LEADER, 1).bytes_a_second(rate)
+    ReplicationQuota(LEADER, 1).bytes_per_second(rate)
     assert image_of((RESOURCE_GROUP, "g", "share.isolation.level", value))
 
 

@@ -218,7 +218,7 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     append_committed(log, make_transactional_batch(7, 0))
     append_committed(log, make_marker(7, 0))
     append_committed(log, make_transactional_batch(8, 0))
-    replica.advance(log.log_end_offset, 0)
+    replica.advance_high_watermark(log.log_end_offset, 0)
     free, committed = row(stage, ("t", 0, 0)), row(stage, ("t", 0, 0), isolation=1)
     assert free.aborted_transactions is None
     assert len(committed.records) < len(free.records)
@@ -286,7 +286,7 @@ def test_how_long_an_answer_waits(
     assert len(stage.services.purgatory) == 0
 
 
-class Counting:
+class CountingAllowance:
     """A quota nobody reaches: when what was taken is said to have been."""
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ class Counting:
 def test_349_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
     stage: HandlerFixture, wait: int, at_s: float
 ) -> None:
-    stage.services.quota_holder.quotas = counting = Counting()
+    stage.services.quota_holder.quotas = counting = CountingAllowance()
     send(stage, request(("t", 0, 12), wait=wait), meanwhile=append_after(stage, 0.2))
     assert counting.at_ms == [NOW_MS + at_s * 1000]
 
@@ -326,7 +326,7 @@ def test_who_waits_is_answered_when_the_partition_goes(stage: HandlerFixture) ->
         await trio.sleep(0.2)
         replica = stage.hosted.replicas.pop(("t", 0))
         replica.resign()
-        replica.changed()
+        replica.notify_waiters()
 
     answer, took = send(stage, request(("t", 0, 12), wait=5000), meanwhile=go)
     assert (rows_of(answer)[0].error_code, took) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.2)

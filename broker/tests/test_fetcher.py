@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replica.fetcher import Fetcher
-from ottla.broker.replica.following import pieces
-from ottla.broker.replica.leader_line import World
-from ottla.broker.tests.brokers import Brokers, until
+from ottla.broker.replica.fetcher import ReplicaFetcher
+from ottla.broker.replica.following import split_batches
+from ottla.broker.replica.leader_line import FetcherDependencies
+from ottla.broker.tests.brokers import BrokerCluster, wait_until
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.log.settings import LogConfig
 from ottla.wire.apis import ApiKey
@@ -53,19 +53,21 @@ SMALL, BIG = 100, 100_000
     ],
 )
 def test_r319_an_answer_is_taken_in_pieces_of_whole_batches_of_no_later_epoch(raw: bytes, sizes: list[int]) -> None:
-    assert [len(piece) for piece in pieces(raw, 3)] == sizes
+    assert [len(piece) for piece in split_batches(raw, 3)] == sizes
 
 
 # ---------------------------------------------------------------------- how soon it asks
 
 
-class Slow:
+class UnansweredFetcher:
     """A fetcher whose leader answers no request; what it is asked is noted with the time."""
 
     def __init__(self) -> None:
         env: Any = VirtualEnv()
-        self.fetcher = Fetcher(World(env, 1, 30.0, lambda: 5, lambda: 30, lambda broker: None, lambda *_: None), 2, 0)
-        self.fetcher._line = self  # type: ignore[assignment]
+        self.fetcher = ReplicaFetcher(
+            FetcherDependencies(env, 1, 30.0, lambda: 5, lambda: 30, lambda broker: None, lambda *_: None), 2, 0
+        )
+        self.fetcher._leader_endpoint = self  # type: ignore[assignment]
         self.asked: list[tuple[float, int]] = []
 
     async def call(self, request: Any, version: int) -> Any:
@@ -81,7 +83,7 @@ class Slow:
             synced = {"recovery_point": 0, "settings": LogConfig()}
             log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, is_disconnected=False, **synced)
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
-            self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
+            self.fetcher.add_partition(replica, 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("known", "waits_s"), [(1, 0.02), (50, 0.02), (99, 0.02), (199, 0.04), (999, 0.2)])
@@ -89,7 +91,7 @@ def test_a_request_without_a_new_partition_is_broken_off_soon_and_later_where_ma
     known: int, waits_s: float
 ) -> None:
     async def story() -> None:
-        slow = Slow()
+        slow = UnansweredFetcher()
         slow.follow(*range(known))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(slow.fetcher.run)
@@ -110,7 +112,7 @@ def test_a_request_without_a_new_partition_is_broken_off_soon_and_later_where_ma
 
 
 def test_a_leader_that_cannot_be_reached_is_told_once_until_it_answers_again(caplog: pytest.LogCaptureFixture) -> None:
-    brokers = Brokers(2)
+    brokers = BrokerCluster(2)
 
     def told() -> int:
         said = [x for x in caplog.records if x.name == "ottla.fetcher" and x.levelno == logging.WARNING]
@@ -121,29 +123,29 @@ def test_a_leader_that_cannot_be_reached_is_told_once_until_it_answers_again(cap
             brokers[1].kill()
             await trio.sleep(10)
             assert told() == times
-            brokers[1].begin()
+            brokers[1].start()
             brokers.register()
-            brokers.say(leader_epoch=brokers.partition().leader_epoch + 1)
-            await until(lambda: brokers[1].leads)
+            brokers.commit_partition(leader_epoch=brokers.partition().leader_epoch + 1)
+            await wait_until(lambda: brokers[1].is_leader)
             assert await brokers[1].produce(b"x") is E.NONE
             await trio.sleep(2)
 
-    brokers.play(story)
+    brokers.run(story)
     assert told() == 2
 
 
-class Asked:
+class OutOfRangeScenario:
     """Broker 2 has nothing, and the leader's log starts behind that: it asks where that lies. What is asked is noted
     with the time, and fails as often as there are failures.
     """
 
     def __init__(self, failures: list[Exception]) -> None:
-        self.brokers = Brokers(2)
+        self.brokers = BrokerCluster(2)
         self.failures = failures
         self.times: list[float] = []
         self.fetches: list[float] = []
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         brokers = self.brokers
         brokers.cut.add(2)
         await trio.sleep(1)
@@ -152,7 +154,7 @@ class Asked:
         brokers[1].log.set_high_watermark(6)
         assert brokers[1].log.maybe_increment_log_start_offset(4)
         fetcher = brokers[2].fetchers._fetchers[1, 0]
-        call = fetcher._line.call
+        call = fetcher._leader_endpoint.call
 
         async def fails(request: Any, version: int) -> Any:
             if isinstance(request, lo.ListOffsetsRequest):
@@ -163,36 +165,36 @@ class Asked:
                 self.fetches.append(trio.current_time())
             return await call(request, version)
 
-        fetcher._line.call = fails  # type: ignore[method-assign]
+        fetcher._leader_endpoint.call = fails  # type: ignore[method-assign]
         brokers.cut.clear()
 
 
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
 def test_r322_where_the_leader_does_not_say_where_its_log_lies_everything_asked_of_it_waits(failure: Exception) -> None:
-    asked = Asked([failure, failure])
+    asked = OutOfRangeScenario([failure, failure])
 
     async def story() -> None:
-        await asked.begin()
-        await until(lambda: asked.brokers[2].log.log_start_offset == 4)
+        await asked.start()
+        await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
         first, second, third = asked.times[:3]
         assert 0.9 < second - first < 1.2
         assert 0.9 < third - second < 1.2
         assert not [at for at in asked.fetches if first < at < first + 0.9]
         assert len(asked.brokers[2].wires) == 3, "each time over a new connection"
 
-    asked.brokers.play(story)
-    assert (2, 1, ApiKey.LIST_OFFSETS, 11) in asked.brokers.seen
+    asked.brokers.run(story)
+    assert (2, 1, ApiKey.LIST_OFFSETS, 11) in asked.brokers.requests
 
 
 def test_r322_where_the_leader_refuses_to_say_it_only_that_partition_waits(caplog: pytest.LogCaptureFixture) -> None:
-    asked = Asked([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
+    asked = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
 
     async def story() -> None:
-        await asked.begin()
-        await until(lambda: asked.brokers[2].log.log_start_offset == 4)
+        await asked.start()
+        await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
         first, second = asked.times[:2]
         assert 0.9 < second - first < 1.2
         assert len(asked.brokers[2].wires) == 1, "the connection is as good as before"
 
-    asked.brokers.play(story)
+    asked.brokers.run(story)
     assert [x for x in caplog.records if "what broker 1 sent is refused" in x.getMessage()]

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.fetchers import Fetchers, slot
-from ottla.broker.replica.throttle import FOLLOWER, Throttle
+from ottla.broker.replica.fetchers import ReplicaFetcherManager, fetcher_index
+from ottla.broker.replica.throttle import FOLLOWER, ReplicationQuota
 from ottla.broker.tests.world import NOW_MS, HandlerFixture, VirtualEnv, run_virtual
 from ottla.controller.image import MetadataImage
 from ottla.controller.records import OLDEST_METADATA_VERSION
@@ -43,17 +43,17 @@ from ottla.wire.messages import metadata_records as m
 def test_r310_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
     topic: str, partition: int, count: int, wanted: int
 ) -> None:
-    assert slot(topic, partition, count) == wanted
+    assert fetcher_index(topic, partition, count) == wanted
 
 
-class Node(HandlerFixture):
+class FollowingNode(HandlerFixture):
     """A node whose partitions follow; nobody it could follow is up."""
 
     def __init__(self, **settings: str) -> None:
         super().__init__()
         self.failed: list[tuple[OSError, Any]] = []
         hosted: Any = self.hosted
-        hosted.follower_throttle = Throttle(FOLLOWER, 1)
+        hosted.follower_quota = ReplicationQuota(FOLLOWER, 1)
         brokers = {
             2: m.RegisterBrokerRecord(broker_id=2, end_points=[m.BrokerEndpoint("AMONG", "h2", 9094, 0)], fenced=False)
         }
@@ -63,7 +63,7 @@ class Node(HandlerFixture):
         env: Any = VirtualEnv()
         env.disk = self.services.env.disk
         env.net = SimpleNamespace(connect=self._connect)
-        self.fetchers = Fetchers(
+        self.fetchers = ReplicaFetcherManager(
             env, self.config, hosted, lambda: 77, lambda error, log: self.failed.append((error, log)), "AMONG"
         )
 
@@ -84,11 +84,11 @@ class Node(HandlerFixture):
 
 
 def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_waits() -> None:
-    node = Node(num_replica_fetchers="4", replica_socket_timeout_ms="4500", replica_fetch_wait_max_ms="123")
+    node = FollowingNode(num_replica_fetchers="4", replica_socket_timeout_ms="4500", replica_fetch_wait_max_ms="123")
     for replica in node.follower("t", 3):
-        node.fetchers.follow(replica, 2, 3)
+        node.fetchers.add_partition(replica, 2, 3)
     assert node.running == [(2, 0), (2, 1), (2, 2)]
-    world = node.fetchers._world()
+    world = node.fetchers._dependencies()
     assert (world.timeout_s, world.limits.max_wait_ms, world.node_id) == (4.5, 123, 1)
     assert (world.broker_epoch(), world.metadata_version()) == (77, 21)
     assert (world.address(2), world.address(3)) == (("h2", 9094), None), "where brokers reach each other"
@@ -97,43 +97,43 @@ def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_wait
 
 
 def test_one_that_nobody_needs_any_more_ends_and_leaders_have_their_own() -> None:
-    node = Node()
+    node = FollowingNode()
     first, second = node.follower("t", 2)
-    node.fetchers.follow(first, 2, 3)
-    node.fetchers.follow(second, 2, 3)
+    node.fetchers.add_partition(first, 2, 3)
+    node.fetchers.add_partition(second, 2, 3)
     assert [len(f) for f in node.fetchers._fetchers.values()] == [2]
-    node.fetchers.follow(first, 0, 4)
+    node.fetchers.add_partition(first, 0, 4)
     assert node.running == [(0, 0), (2, 0)], "broker 0 is a broker as others"
     was = node.fetchers._fetchers[2, 0]
-    node.fetchers.follow(second, -1, 5)
+    node.fetchers.add_partition(second, -1, 5)
     assert node.running == [(0, 0)]
     assert was._stopped
-    node.fetchers.forget(("t", 1))
-    node.fetchers.forget(("t", 0))
-    node.fetchers.forget(("t", 0))
+    node.fetchers.remove_partition(("t", 1))
+    node.fetchers.remove_partition(("t", 0))
+    node.fetchers.remove_partition(("t", 0))
     assert node.running == []
 
 
 def test_the_same_again_changes_nothing_and_a_replica_made_anew_takes_the_place_of_the_old() -> None:
-    node = Node()
+    node = FollowingNode()
     (replica,) = node.follower("t")
-    node.fetchers.follow(replica, 2, 3)
+    node.fetchers.add_partition(replica, 2, 3)
     one = node.fetchers._fetchers[2, 0]
-    node.fetchers.follow(replica, 2, 4)
+    node.fetchers.add_partition(replica, 2, 4)
     assert node.fetchers._fetchers == {(2, 0): one}
     node.hosted._env.memory = type(node.hosted._env.memory)(node.hosted._env._rng, node.hosted._env.now_ms)
     node.hosted._env.disk = node.hosted._env.memory.session()
     (anew,) = node.follower("t")
-    node.fetchers.follow(anew, 2, 5)
-    assert [*node.fetchers._fetchers[2, 0]._followed.values()] == [anew]
+    node.fetchers.add_partition(anew, 2, 5)
+    assert [*node.fetchers._fetchers[2, 0]._partitions.values()] == [anew]
 
 
 def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> None:
-    node = Node()
+    node = FollowingNode()
     first, second = (node.follower(name)[0] for name in ("t", "u"))
 
     async def story() -> None:
-        node.fetchers.follow(first, 2, 3)
+        node.fetchers.add_partition(first, 2, 3)
         await trio.sleep(1)
         assert node.asked == []
         async with trio.open_nursery() as nursery:
@@ -141,10 +141,12 @@ def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> 
             await trio.sleep(1)
             assert node.asked
             assert {*node.asked} == {("h2", 9094)}
-            node.fetchers.follow(second, 0, 3)
+            node.fetchers.add_partition(second, 0, 3)
             assert len(node.running) == 2
             await trio.sleep(1)
-            assert node.fetchers._fetchers[0, 0]._told, "it looks for its leader, of whom no address is known"
+            assert node.fetchers._fetchers[0, 0]._is_unreachable_logged, (
+                "it looks for its leader, of whom no address is known"
+            )
             nursery.cancel_scope.cancel()
         assert node.fetchers._nursery is None
 
@@ -153,41 +155,41 @@ def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> 
 
 @pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])
 def test_r317_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_watermark(epoch: int, end: int) -> None:
-    node = Node()
+    node = FollowingNode()
     (replica,) = node.follower("t")
     for _ in range(4):
         replica.log.append_as_leader(make_batch(10), epoch, NOW_MS)
     replica.log.set_high_watermark(6)
-    node.fetchers.follow(replica, 2, 3)
+    node.fetchers.add_partition(replica, 2, 3)
     assert replica.log.log_end_offset == end
     assert node.failed == []
 
 
 def test_a_disk_that_does_not_let_a_log_be_cut_is_told_and_nothing_is_followed() -> None:
-    node = Node()
+    node = FollowingNode()
     (replica,) = node.follower("t")
     replica.log.append_as_leader(make_batch(10), -1, NOW_MS)
 
     node.env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
-    node.fetchers.follow(replica, 2, 3)
+    node.fetchers.add_partition(replica, 2, 3)
     assert [(error.errno, log) for error, log in node.failed] == [(errno.EIO, replica.log)]
     assert node.running == []
 
 
 def test_the_follower_throttle_names_the_partition_and_counts_what_comes() -> None:
-    node = Node()
+    node = FollowingNode()
     (replica,) = node.follower("t")
     named: list[tuple[str, int]] = []
     counted: list[int] = []
-    throttle = node.fetchers._replicas.follower_throttle = SimpleNamespace(  # type: ignore[assignment]
+    throttle = node.fetchers._replica_manager.follower_quota = SimpleNamespace(  # type: ignore[assignment]
         names=lambda image, topic, partition: named.append((topic, partition)) or True,
         count=lambda size_bytes, now_ms: counted.append(size_bytes),
         is_over=lambda image, now_ms: sum(counted) > 10,
     )
-    world = node.fetchers._world()
+    world = node.fetchers._dependencies()
     assert throttle is not None
     assert world.is_throttled(replica)
     assert named == [("t", 0)]
-    assert not world.is_over()
-    world.throttled(11)
-    assert (counted, world.is_over()) == ([11], True)
+    assert not world.is_quota_exceeded()
+    world.record_throttled_bytes(11)
+    assert (counted, world.is_quota_exceeded()) == ([11], True)

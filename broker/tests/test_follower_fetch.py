@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch, list_offsets
-from ottla.broker.replica.partition import Answered, IsrAnswer, Leading
-from ottla.broker.replica.replica import Asked, IsrRules, Replica
-from ottla.broker.replica.replicas import asks_anew
-from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.broker.tests.scripted_leader import records
+from ottla.broker.replica.partition import AlterPartitionOutcome, AlterPartitionResult, LeaderState
+from ottla.broker.replica.replica import HostedPartition, IsrDependencies, PendingIsrChange
+from ottla.broker.replica.replicas import follower_fetch_key
+from ottla.broker.tests.ground import NODE_ID, BrokerStorageFixture, led_topic
+from ottla.broker.tests.scripted_leader import leader_batch
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.tests.world import NOW_MS, HandlerFixture, resolve, run_virtual
 from ottla.controller.image import PartitionRegistration
@@ -27,16 +27,16 @@ SIZE = len(make_batch(10))
 EPOCH_OF_2 = 70
 
 
-class Led(HandlerFixture):
+class LeaderPartitionFixture(HandlerFixture):
     """A partition led from here, with four batches of three records; broker 2 is in sync, broker 3 is not."""
 
     def __init__(self, epochs: tuple[int, ...] = (3, 3, 3, 3)) -> None:
         super().__init__()
-        self.asked: list[Asked] = []
+        self.asked: list[PendingIsrChange] = []
         self.committed: list[int] = []
         self.eligible = {2: True, 3: True}
-        self.replica: Replica = self.hosted.host("t", isr=(1, 2), replicas=(1, 2, 3))
-        self.replica._rules = IsrRules(
+        self.replica: HostedPartition = self.hosted.host("t", isr=(1, 2), replicas=(1, 2, 3))
+        self.replica._isr = IsrDependencies(
             30_000,
             lambda broker, epoch: self.eligible[broker],
             self.asked.append,
@@ -47,8 +47,8 @@ class Led(HandlerFixture):
             self.replica.append(make_batch(10), NOW_MS)
 
     @property
-    def leading(self) -> Leading:
-        assert isinstance(self.replica.state, Leading)
+    def leading(self) -> LeaderState:
+        assert isinstance(self.replica.state, LeaderState)
         return self.replica.state
 
 
@@ -81,7 +81,7 @@ ROWS = [
 def test_r325_r326_what_a_follower_is_answered(
     broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: E, size: int
 ) -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     answer, _ = send(led, by(broker, offset, broker_epoch, **more))
     (got,) = rows_of(answer)
     assert (got.error_code, len(got.records), got.aborted_transactions) == (code, size, None)
@@ -92,14 +92,14 @@ def test_r325_r326_what_a_follower_is_answered(
 
 @pytest.mark.parametrize(("limit", "size"), [(1, SIZE), (2 * SIZE, 2 * SIZE), (1 << 20, 4 * SIZE)])
 def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: int, size: int) -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     led.services.fetch_max_bytes = limit
     (got,) = rows_of(send(led, by(2, 0))[0])
     assert len(got.records) == size
 
 
 def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
-    led = Led(epochs=(2, 2, 3, 3))
+    led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
     for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
         (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
         assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (E.NONE, *told)
@@ -111,7 +111,7 @@ def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_t
 
 
 def test_r327_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_before() -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     waiting: list[int] = []
     for offset, told, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
         (got,) = rows_of(send(led, by(2, offset, log_start=1))[0])
@@ -123,7 +123,7 @@ def test_r327_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_waterma
 
 
 def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     send(led, by(2, 12))
     led.eligible[3] = False
     send(led, by(3, 12, 30))
@@ -136,41 +136,48 @@ def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> Non
     (asked,) = led.asked
     assert (asked.change.isr, asked.change.broker_epochs) == ((1, 2, 3), (-1, -1, 30))
     assert asked.is_current
-    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
     assert not asked.is_current, "the image was quicker"
 
 
-LESS, MORE = IsrAnswer(0, 3, 1, (1,)), IsrAnswer(0, 3, 1, (1, 2))
+LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, (1, 2))
 
 
 @pytest.mark.parametrize(
     ("answer", "outcome", "isr", "committed"),
     [
-        pytest.param(LESS, Answered.TAKEN, (1,), [12], id="who has nothing holds nothing up any more"),
-        pytest.param(MORE, Answered.TAKEN, (1, 2), [], id="it is as it was"),
-        pytest.param(IsrAnswer(E.OPERATION_NOT_ATTEMPTED), Answered.TAKEN_BACK, (1, 2), [], id="not now"),
+        pytest.param(LESS, AlterPartitionOutcome.APPLIED, (1,), [12], id="who has nothing holds nothing up any more"),
+        pytest.param(MORE, AlterPartitionOutcome.APPLIED, (1, 2), [], id="it is as it was"),
+        pytest.param(
+            AlterPartitionResult(E.OPERATION_NOT_ATTEMPTED), AlterPartitionOutcome.REVERTED, (1, 2), [], id="not now"
+        ),
     ],
 )
 def test_r334_what_the_controller_says_to_a_change_of_the_isr_may_commit(
-    answer: IsrAnswer, outcome: Answered, isr: tuple[int, ...], committed: list[int]
+    answer: AlterPartitionResult, outcome: AlterPartitionOutcome, isr: tuple[int, ...], committed: list[int]
 ) -> None:
-    led = Led()
-    led.replica.shrink(NOW_MS + 30_001)
+    led = LeaderPartitionFixture()
+    led.replica.maybe_shrink_isr(NOW_MS + 30_001)
     (asked,) = led.asked
-    assert led.replica.answered(asked, answer, NOW_MS + 30_001) is outcome
-    assert (led.leading.isr.maximal, led.committed) == (isr, committed)
-    assert led.replica.answered(asked, LESS, NOW_MS + 30_001) is Answered.IGNORED, "it is about a change of the past"
+    assert led.replica.handle_alter_partition_result(asked, answer, NOW_MS + 30_001) is outcome
+    assert (led.leading.isr.maximal_isr, led.committed) == (isr, committed)
+    assert led.replica.handle_alter_partition_result(asked, LESS, NOW_MS + 30_001) is AlterPartitionOutcome.IGNORED, (
+        "it is about a change of the past"
+    )
     assert led.committed == committed
 
 
 def test_r334_an_answer_that_comes_after_the_image_is_ignored() -> None:
-    led = Led()
-    led.replica.shrink(NOW_MS + 30_001)
+    led = LeaderPartitionFixture()
+    led.replica.maybe_shrink_isr(NOW_MS + 30_001)
     (asked,) = led.asked
-    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
-    led.replica.shrink(NOW_MS + 60_002)
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led.replica.maybe_shrink_isr(NOW_MS + 60_002)
     assert not asked.is_current
-    assert led.replica.answered(asked, IsrAnswer(0, 4, 2, (1,)), NOW_MS + 60_002) is Answered.IGNORED
+    assert (
+        led.replica.handle_alter_partition_result(asked, AlterPartitionResult(0, 4, 2, (1,)), NOW_MS + 60_002)
+        is AlterPartitionOutcome.IGNORED
+    )
     assert led.committed == []
 
 
@@ -191,7 +198,7 @@ def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
     stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
     replica.log.truncate_fully_and_start_at(5, NOW_MS)
-    batch = records(first, last - first + 1)
+    batch = leader_batch(first, last - first + 1)
     if begins is None:
         with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE"):
             replica.append_as_follower(batch, NOW_MS)
@@ -202,7 +209,7 @@ def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
 
 
 def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
     async def ask(who: str, what: f.FetchRequest) -> None:
@@ -230,7 +237,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
 
 
 def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
     async def ask(who: str, what: f.FetchRequest) -> None:
@@ -244,7 +251,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
             await trio.sleep(0.05)
             nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=450))
             await trio.sleep(0.05)
-            led.services.purgatory.wake(asks_anew(2))
+            led.services.purgatory.wake(follower_fetch_key(2))
             await trio.sleep(0.1)
             assert came == [("follower 2", 0.1, 0)]
 
@@ -254,21 +261,21 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
 
 def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
     """They do not name the partition; a follower that waits for one of them begins half a second later."""
-    ground = Ground()
+    ground = BrokerStorageFixture()
 
     async def story() -> None:
-        ground.say(topic("t", 1, leader=2, replicas=(ME, 2, 3), partition_epoch=0))
-        await ground.applier.settled()
-        assert not {asks_anew(2), asks_anew(3)} & set(ground.woken)
-        ground.say(topic("t", 1, leader_epoch=1, replicas=(ME, 2, 3), partition_epoch=1))
-        await ground.applier.settled()
-        assert [k for k in ground.woken if k[0] == "follower"] == [asks_anew(2), asks_anew(3)]  # type: ignore[index]
+        ground.commit_topics(led_topic("t", 1, leader=2, replicas=(NODE_ID, 2, 3), partition_epoch=0))
+        await ground.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken)
+        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=1))
+        await ground.publisher.wait_applied_and_created()
+        assert [k for k in ground.woken if k[0] == "follower"] == [follower_fetch_key(2), follower_fetch_key(3)]  # type: ignore[index]
         ground.woken.clear()
-        ground.say(topic("t", 1, leader_epoch=1, replicas=(ME, 2, 3), partition_epoch=2))
-        await ground.applier.settled()
-        assert not {asks_anew(2), asks_anew(3)} & set(ground.woken), "it led before"
+        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=2))
+        await ground.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken), "it led before"
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
@@ -278,14 +285,14 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
         batch = make_batch(10)
         batch[7] = 3 * n
         replica.append_as_follower(batch, NOW_MS)
-    replica.follow_offsets(3, 0)
+    replica.update_leader_offsets(3, 0)
     got = row(stage, ("t", 0, 0), version=11)
     assert (got.error_code, len(got.records), got.high_watermark) == (E.NONE, SIZE, 3)
     assert row(stage, ("t", 0, 0), version=10).error_code == E.NOT_LEADER_OR_FOLLOWER
 
     async def later() -> None:
         await trio.sleep(0.2)
-        replica.follow_offsets(6, 0)
+        replica.update_leader_offsets(6, 0)
 
     answer, took = send(stage, request(("t", 0, 3), wait=5000), meanwhile=later)
     assert (len(rows_of(answer)[0].records), took) == (SIZE, 0.2)
@@ -293,7 +300,7 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
 
 @pytest.mark.parametrize(("replica_id", "which", "offset"), [(2, -1, 12), (2, -2, 0), (-1, -1, 0), (-1, -2, 0)])
 def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
-    led = Led()
+    led = LeaderPartitionFixture()
     wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, 3, which)])
     answer: Any = list_offsets.handle(
         led.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(replica_id, 0, [wanted])
@@ -316,8 +323,8 @@ def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset
 def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
     version: int, timestamp: int, code: E
 ) -> None:
-    led = Led()
-    led.replica.follow_image(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led = LeaderPartitionFixture()
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, timestamp)])
     request = lo.ListOffsetsRequest(-1, 0, [wanted])
     for told in (code, E.NONE):

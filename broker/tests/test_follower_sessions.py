@@ -11,8 +11,8 @@ import trio
 import trio.lowlevel
 
 from ottla.broker.handlers import fetch
-from ottla.broker.replica.partition import Leading
-from ottla.broker.replica.replica import IsrRules, Replica
+from ottla.broker.replica.partition import LeaderState
+from ottla.broker.replica.replica import HostedPartition, IsrDependencies
 from ottla.broker.server.followers import FULL_SCAN_INTERVAL
 from ottla.broker.tests.test_fetch import rows_of
 from ottla.broker.tests.world import NOW_MS, HandlerFixture, resolve, run_virtual, topic_id_of
@@ -33,16 +33,16 @@ class FollowerSessionNode(HandlerFixture):
         super().__init__()
         self.hosted.host("t", partitions=partitions, isr=ISR.isr, replicas=ISR.replicas)
         for replica in self.hosted.replicas.values():
-            replica._rules = IsrRules(30_000, lambda broker, epoch: True, lambda asked: None)
+            replica._isr = IsrDependencies(30_000, lambda broker, epoch: True, lambda asked: None)
         self.session = self.epoch = 0
         self.looked: list[int] = []
 
-    def replica(self, number: int = 0) -> Replica:
+    def replica(self, number: int = 0) -> HostedPartition:
         return self.hosted.replicas["t", number]
 
-    def leading(self, number: int = 0) -> Leading:
+    def leading(self, number: int = 0) -> LeaderState:
         state = self.replica(number).state
-        assert isinstance(state, Leading)
+        assert isinstance(state, LeaderState)
         return state
 
     def append(self, number: int = 0) -> None:
@@ -51,7 +51,7 @@ class FollowerSessionNode(HandlerFixture):
     def other(self, number: int, offset: int) -> None:
         """Broker 3 fetches."""
         log = self.replica(number).log
-        self.replica(number).fetched(3, -1, offset, 0, log.log_end_offset, self.env.now_ms())
+        self.replica(number).update_follower_fetch_state(3, -1, offset, 0, log.log_end_offset, self.env.now_ms())
 
     async def fetch(
         self, offsets: dict[int, int], forgotten: tuple[int, ...] = (), wait: int = 0, epoch: int = 3, broker: int = 2
@@ -81,13 +81,13 @@ class FollowerSessionNode(HandlerFixture):
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> FollowerSessionNode:
-    out, read = FollowerSessionNode(), fetch._read
+    out, read = FollowerSessionNode(), fetch._read_partition
 
     def counted(context: Any, want: Any, *args: Any, **more: Any) -> Any:
         out.looked.append(want.partition)
         return read(context, want, *args, **more)
 
-    monkeypatch.setattr(fetch, "_read", counted)
+    monkeypatch.setattr(fetch, "_read_partition", counted)
     return out
 
 
@@ -169,13 +169,13 @@ def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: F
         node.other(0, 0)
         node.append(0)
         await trio.sleep(29)
-        node.replica().shrink(node.env.now_ms())
-        assert set(node.leading().isr.maximal) == {1, 2, 3}
+        node.replica().maybe_shrink_isr(node.env.now_ms())
+        assert set(node.leading().isr.maximal_isr) == {1, 2, 3}
         assert node.leading().followers[2].caught_up_ms == NOW_MS + 40_000
         node.other(0, 3)
         await trio.sleep(1.5)
-        node.replica().shrink(node.env.now_ms())
-        assert getattr(node.leading().isr, "leaving", None) == {2}
+        node.replica().maybe_shrink_isr(node.env.now_ms())
+        assert getattr(node.leading().isr, "out_of_sync_replica_ids", None) == {2}
 
     run_virtual(story)
 
@@ -218,11 +218,11 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Follow
 def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
-        node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
-        node.replica(1).follow_image(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
+        node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
+        node.replica(1).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
         gone = node.hosted.replicas.pop(("t", 2))
         gone.resign()
-        gone.changed()
+        gone.notify_waiters()
         answer = await node.fetch({})
         assert {row.partition_index: row.error_code for row in rows_of(answer)} == {
             0: E.FENCED_LEADER_EPOCH,
@@ -235,10 +235,10 @@ def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerS
 
 def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: FollowerSessionNode) -> None:
     async def story() -> None:
-        node.replica(0).follow_image(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
+        node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
         asked: list[Any] = []
         eligible = [False]
-        node.replica(0)._rules = IsrRules(30_000, lambda broker, epoch: eligible[0], asked.append)
+        node.replica(0)._isr = IsrDependencies(30_000, lambda broker, epoch: eligible[0], asked.append)
         await node.settled()
         await node.fetch({})
         assert (node.looked, asked) == ([0], [])

@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
-from ottla.broker.tests.ground import Ground
+from ottla.broker.tests.ground import BrokerStorageFixture
 from ottla.broker.tests.test_replicas import load, made
 
 FOREIGN = ("lost+found", "foo.1234-delete", "my-backup.2024-delete", "notes-delete", "my-future", "old-stray", "b-2024")
 
 
 def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     made(ground, 0, "t", records=1)
     disk = ground.env.disk
     for name in FOREIGN:
@@ -24,11 +24,11 @@ def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCa
     for name in FOREIGN:
         assert disk.exists(f"/a/{name}/f")
         assert f"'/a/{name}' (left as it is)" in caplog.text
-    assert not ground.replicas.copies_left
+    assert not ground.replica_manager.has_leftover_future_logs
 
 
 def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     made(ground, 0, "t", records=1)
     disk = ground.env.disk
     disk.makedirs("/a/other-7")
@@ -37,19 +37,19 @@ def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.
     )
     load(ground, "t")
     assert ground.hosted() == {("t", 0)}
-    assert not ground.storage.failed
+    assert not ground.log_dirs.offline
     assert "'/a/other-7' (left as it is)" in caplog.text
 
 
 def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
+    ground = BrokerStorageFixture()
     made(ground, 0, "t", records=1)
     made(ground, 0, "u")
-    path = ground.storage.directories[0].rename_for_deletion("u", 0, "0" * 32)
+    path = ground.log_dirs.directories[0].rename_for_deletion("u", 0, "0" * 32)
     ground.env.disk.fault = lambda what, at: (
         OSError(errno.EBUSY, "busy", at) if (what, at) == ("rmtree", path) else None
     )
     load(ground, "t")
     assert ground.hosted() == {("t", 0)}
-    assert not ground.storage.failed
+    assert not ground.log_dirs.offline
     assert f"directory of a deleted partition not removed: {path!r}" in caplog.text

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
-from ottla.broker.replica.storage import Storage
+from ottla.broker.metadata.identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
+from ottla.broker.replica.storage import LogDirs
 from ottla.broker.server.listening import BindError, BoundListeners
 from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
 from ottla.controller.levels import bootstrap_feature_levels
@@ -27,7 +27,7 @@ LEVELS = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
 OTHERS = {"controller.quorum.bootstrap.servers": "two:9093"}
 
 
-class Ports:
+class BoundPorts:
     """A network where some ports are taken, and free ones are given out one after the other."""
 
     def __init__(self, *taken: int) -> None:
@@ -45,25 +45,25 @@ class Ports:
         return SimpleNamespace(port=port, host=host, close=lambda: self.open.remove(port))
 
 
-class Ground:
+class NodeIdentityFixture:
     """A node's disk, its settings and its network."""
 
     def __init__(self, values: dict[str, str] | None = None, *taken: int, host: str = "127.0.0.1") -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
-        self.values, self.host, self.ports = values or {}, host, Ports(*taken)
+        self.values, self.host, self.ports = values or {}, host, BoundPorts(*taken)
         self.ids: Iterator[bytes] = (bytes([7, *n.to_bytes(15, "big")]) for n in itertools.count())
 
     def start(self) -> tuple[NodeConfig, MetaProperties, tuple[ListenerEndpoint, ...]]:
         """As a node does: listen, look whose the directories are, make them where they are new."""
         config = NodeConfig(self.values, "/data", host=self.host, port=0)
-        storage = Storage(self.disk.session(), config.data_dirs)
+        storage = LogDirs(self.disk.session(), config.data_dirs)
         env: Any = SimpleNamespace(net=self.ports)
         listening = BoundListeners(env, config)
 
         async def listen() -> tuple[ListenerEndpoint, ...]:
             await listening.bind_clients()
             found = storage.identify(config.node_id, None)
-            kept = () if found is None else remembered(storage, config)
+            kept = () if found is None else read_previous_voters(storage, config)
             await listening.bind_controllers(kept)
             return kept
 
@@ -71,7 +71,7 @@ class Ground:
         quorum = config.quorum_config(*listening.controller_ports, kept=kept)
         identity = storage.metadata.meta_properties
         if identity is None:
-            identity = make_identity(storage, config, quorum, 0, lambda: next(self.ids))
+            identity = format_log_dirs(storage, config, quorum, 0, lambda: next(self.ids))
         storage.unlock()
         listening.close()
         assert not self.ports.open
@@ -80,7 +80,7 @@ class Ground:
 
 
 def test_a_controllers_port_is_chosen_once_and_kept() -> None:
-    ground = Ground()
+    ground = NodeIdentityFixture()
     _, identity, endpoints = ground.start()
     assert endpoints == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5001),)
     again = ground.start()
@@ -89,15 +89,15 @@ def test_a_controllers_port_is_chosen_once_and_kept() -> None:
 
 
 def test_where_the_kept_port_is_taken_another_is_chosen() -> None:
-    ground = Ground()
+    ground = NodeIdentityFixture()
     ground.start()
     ground.ports.taken = {5001}
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5003),)
 
 
 def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
-    ground = Ground()
-    storage = Storage(ground.disk.session(), ["/data"])
+    ground = NodeIdentityFixture()
+    storage = LogDirs(ground.disk.session(), ["/data"])
     there = (ListenerEndpoint("CONTROLLER", "localhost", 9093),)
     plan = FormatPlan(1, CLUSTER, LEVELS, (InitialVoter(1, bytes([9]) * 16, there),))
     format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
@@ -107,15 +107,15 @@ def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
 
 
 def test_what_a_node_tells_its_directory_is_never_every_address() -> None:
-    ground = Ground(host="0.0.0.0")
+    ground = NodeIdentityFixture(host="0.0.0.0")
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "localhost", 5001),)
-    voters = read_snapshot_voters(Storage(ground.disk.session(), ["/data"]).metadata)
+    voters = read_snapshot_voters(LogDirs(ground.disk.session(), ["/data"]).metadata)
     assert voters is not None
     assert voters[0].endpoints[0].host == "localhost"
 
 
 def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> None:
-    ground = Ground()
+    ground = NodeIdentityFixture()
     ground.start()
     ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 6000),)
@@ -125,18 +125,20 @@ def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> Non
 
 
 def test_a_node_formats_itself_only_where_nobody_else_is_named() -> None:
-    with pytest.raises(NotFormatted, match=r"/data is not formatted.*ottla format --cluster-id ID --node-id 1") as told:
-        Ground(OTHERS).start()
+    with pytest.raises(
+        LogDirsNotFormatted, match=r"/data is not formatted.*ottla format --cluster-id ID --node-id 1"
+    ) as told:
+        NodeIdentityFixture(OTHERS).start()
     assert "\n" not in str(told.value)
     own = {"controller.quorum.bootstrap.servers": "localhost:6000", "listeners": "P://:1,CONTROLLER://:6000"}
     own["listener.security.protocol.map"] = "P:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    assert Ground(own).start()[0].is_standalone
+    assert NodeIdentityFixture(own).start()[0].is_standalone
 
 
 def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
     for voters in ((1, 2, 3), ()):
-        ground = Ground()
-        storage = Storage(ground.disk.session(), ["/data"])
+        ground = NodeIdentityFixture()
+        storage = LogDirs(ground.disk.session(), ["/data"])
         rows = tuple(InitialVoter(n, bytes([n]) * 16, (ListenerEndpoint("CONTROLLER", "h", 9090 + n),)) for n in voters)
         plan = FormatPlan(1, CLUSTER, LEVELS, rows)
         format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
@@ -152,7 +154,7 @@ def test_each_listener_of_the_settings_is_listened_at() -> None:
         "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECOND:PLAINTEXT",
         "ottla.metrics.listener": "127.0.0.1:15",
     }
-    ports = Ports()
+    ports = BoundPorts()
     env: Any = SimpleNamespace(net=ports)
     listening = BoundListeners(env, NodeConfig(values, host="127.0.0.1", port=11))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.metadata.internal_topics import MOST_FAILURES, InternalTopics
+from ottla.broker.metadata.internal_topics import MAX_FAILURES, StreamsInternalTopics
 from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsResponse
 
 
-class Controller:
+class FakeTopicController:
     """Answers CreateTopics as the test says; what was begun is run when the test says."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Controller:
         self.raises: Exception | None = None
         self.asked: list[list[str]] = []
         self.begun: list[Any] = []
-        self.topics = InternalTopics(self._submit, self.begun.append, lambda: self.now, 30_000)
+        self.topics = StreamsInternalTopics(self._submit, self.begun.append, lambda: self.now, 30_000)
 
     async def _submit(self, request: Any, version: int) -> CreateTopicsResponse:
         self.asked.append([topic.name for topic in request.topics])
@@ -44,7 +44,7 @@ class Controller:
 
 def test_a_topic_is_asked_for_once_at_a_time() -> None:
     """241."""
-    controller = Controller()
+    controller = FakeTopicController()
     controller.create("a", "b")
     controller.create("b", "c")
     controller.run()
@@ -56,7 +56,7 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
 
 def test_a_topic_that_failed_is_left_alone_for_a_while() -> None:
     """241."""
-    controller = Controller()
+    controller = FakeTopicController()
     controller.errors = {"a": (E.POLICY_VIOLATION, "not that"), "b": (E.INVALID_CONFIG, None)}
     controller.create("a", "b", "c")
     controller.run()
@@ -72,7 +72,7 @@ def test_a_topic_that_failed_is_left_alone_for_a_while() -> None:
 
 
 def test_a_controller_that_does_not_answer_is_a_failure_of_all() -> None:
-    controller = Controller()
+    controller = FakeTopicController()
     controller.raises = ProtocolError(E.REQUEST_TIMED_OUT)
     controller.create("a", "b")
     controller.run()
@@ -84,8 +84,8 @@ def test_a_controller_that_does_not_answer_is_a_failure_of_all() -> None:
 
 
 def test_only_so_many_failures_are_remembered() -> None:
-    controller = Controller()
-    names = [f"t{number}" for number in range(MOST_FAILURES + 1)]
+    controller = FakeTopicController()
+    names = [f"t{number}" for number in range(MAX_FAILURES + 1)]
     controller.errors = dict.fromkeys(names, (E.INVALID_CONFIG, "no"))
     controller.create(*names)
     controller.run()

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch, produce
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.sessions import FetchSessionCache
@@ -137,7 +137,7 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
     """A broker's is bound by no number of partitions, and pushes out readers'."""
     claims = Claims(READ)
     if throttle:
-        claims.stage.hosted.leader_throttle = SimpleNamespace(bytes_a_second=lambda _: 1)  # type: ignore[assignment]
+        claims.stage.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
     _, reading = run_virtual(lambda: claims.fetch(1))
     monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", most)
     assert run_virtual(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
@@ -147,12 +147,12 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
 def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept of so many, and what a follower is told of them counts towards no rate."""
     claims = Claims(READ, ACTION)
-    throttle: Any = SimpleNamespace(bytes_a_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
-    claims.stage.hosted.leader_throttle = throttle
+    throttle: Any = SimpleNamespace(bytes_per_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
+    claims.stage.hosted.leader_quota = throttle
     monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 2)
     monkeypatch.setattr(sessions, "_may_follow", lambda _: False)
-    monkeypatch.setattr(Replica, "check_follower", lambda *_, **__: None)
-    monkeypatch.setattr(Replica, "fetched", lambda *_, **__: None)
+    monkeypatch.setattr(HostedPartition, "check_follower", lambda *_, **__: None)
+    monkeypatch.setattr(HostedPartition, "update_follower_fetch_state", lambda *_, **__: None)
     codes, session = run_virtual(lambda: claims.fetch(3, replica=2))
     assert (codes, session) == ({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, 0)
 

@@ -9,8 +9,14 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.following import Limits
-from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, limits_of, list_offsets_version
+from ottla.broker.replica.following import ReplicaFetchLimits
+from ottla.broker.replica.leader_line import (
+    FetcherDependencies,
+    LeaderEndpoint,
+    fetch_limits_of,
+    fetch_version,
+    list_offsets_version,
+)
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.peers.client import Disconnected
 from ottla.wire.messages import fetch as f
@@ -43,12 +49,12 @@ def test_r312_the_level_of_the_metadata_fixes_the_versions(level: int, fetch: in
 def test_r313_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
     names = {"wait.max.ms": 11, "min.bytes": 22, "response.max.bytes": 33, "max.bytes": 44, "backoff.ms": 55}
     config = NodeConfig({f"replica.fetch.{name}": str(value) for name, value in names.items()}, "/a", 1)
-    assert limits_of(config) == Limits(
+    assert fetch_limits_of(config) == ReplicaFetchLimits(
         max_wait_ms=11, min_bytes=22, max_bytes=33, partition_max_bytes=44, backoff_ms=55
     )
 
 
-class Silent:
+class SilentStream:
     """A connection nobody answers on."""
 
     peer, local = "h2", ("h1", 9092)
@@ -70,20 +76,20 @@ class Silent:
         self.closed = True
 
 
-def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> LeaderLine:
+def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> LeaderEndpoint:
     env: Any = VirtualEnv()
     env.net = SimpleNamespace(connect=connect)
     told = SimpleNamespace(code=None)
-    world = World(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
+    world = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
     assert not world.is_throttled(told)  # type: ignore[arg-type]
-    assert not world.is_over()
-    return LeaderLine(world, 2, "broker-1-fetcher-0")
+    assert not world.is_quota_exceeded()
+    return LeaderEndpoint(world, 2, "broker-1-fetcher-0")
 
 
 def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:
-    silent = Silent()
+    silent = SilentStream()
 
-    async def connect(host: str, port: int) -> Silent:
+    async def connect(host: str, port: int) -> SilentStream:
         assert (host, port) == ("h2", 9092)
         return silent
 
@@ -101,7 +107,7 @@ def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answ
 
 
 def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() -> None:
-    async def connect(host: str, port: int) -> Silent:
+    async def connect(host: str, port: int) -> SilentStream:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -122,9 +128,9 @@ def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
 
 
 def test_hanging_up_closes_what_is_open() -> None:
-    silent = Silent()
+    silent = SilentStream()
 
-    async def connect(host: str, port: int) -> Silent:
+    async def connect(host: str, port: int) -> SilentStream:
         return silent
 
     async def story() -> None:

@@ -14,12 +14,12 @@ from msgspec.structs import replace as changed
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.lifecycle import (
-    CATCHING_UP_S,
-    LEAVING_S,
+    CATCH_UP_INTERVAL_S,
+    CONTROLLED_SHUTDOWN_TIMEOUT_S,
     RETRY_S,
-    UNANSWERED_S,
-    Lifecycle,
-    RegistrationRefused,
+    SHUTDOWN_RESPONSE_TIMEOUT_S,
+    BrokerLifecycleManager,
+    RegistrationRejected,
 )
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.brokers import SUPPORTED_FEATURES
@@ -36,7 +36,7 @@ SEEN_S = 0.001
 """So long after a commit this node has applied it."""
 
 
-class House:
+class FakeLifecycleController:
     """A controller with the rules that matter here, and this node's view of what it commits."""
 
     def __init__(self, *, delay_s: float = SEEN_S, **values: str) -> None:
@@ -53,12 +53,14 @@ class House:
         self.waits_for_others = 0
         self.cache: Any = SimpleNamespace(image=MetadataImage(), cluster_id="cluster")
         self.storage: Any = SimpleNamespace(
-            online_ids=[b"b" * 16, b"a" * 16], clean_epoch=33, cordoned_ids=[], cordon=self._cordon
+            online_ids=[b"b" * 16, b"a" * 16], clean_shutdown_epoch=33, cordoned_ids=[], cordon=self._cordon
         )
         self.cordoned = ""
         config = NodeConfig({k.replace("_", "."): v for k, v in values.items()}, node_id=ME, host="h", port=9092)
         applier: Any = self
-        self.life = Lifecycle(self.env, config, self, self.cache, applier, self.storage, lambda: self.committed)
+        self.life = BrokerLifecycleManager(
+            self.env, config, self, self.cache, applier, self.storage, lambda: self.committed
+        )
         self.life.ports = {"PLAINTEXT": 1234}
         self.led: list[int] = []
         self.life.on_registered.append(self.led.append)
@@ -75,7 +77,7 @@ class House:
     def offset(self) -> int:
         return self.cache.image.offset  # type: ignore[no-any-return]
 
-    async def caught_up(self) -> None:
+    async def wait_applied(self) -> None:
         await trio.lowlevel.checkpoint()
 
     # what the controller is to it
@@ -160,7 +162,7 @@ async def at_once() -> None:
 
 
 def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
-    house = House(broker_rack="r")
+    house = FakeLifecycleController(broker_rack="r")
     house.play(at_once)
     (request,) = house.registrations
     assert (request.broker_id, request.cluster_id, request.rack) == (ME, "cluster", "r")
@@ -186,11 +188,11 @@ def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None
 def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
-    house = House()
+    house = FakeLifecycleController()
     house.cache.image = house.committed = house.truth = MetadataImage(
         brokers={i: m.RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
     )
-    house.storage.clean_epoch = clean_epoch
+    house.storage.clean_shutdown_epoch = clean_epoch
     house.play(at_once)
     assert house.registrations[0].previous_broker_epoch == told
 
@@ -204,7 +206,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     ],
 )
 def test_r278_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[Any]) -> None:
-    house = House()
+    house = FakeLifecycleController()
     house.refusals = list(refusals)
     house.play(at_once)
     times = [at for at, x in house.said if isinstance(x, br.BrokerRegistrationRequest)]
@@ -214,11 +216,11 @@ def test_r278_it_registers_until_it_is_taken_in_as_the_same_process(refusals: li
 
 
 def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
-    house = House()
+    house = FakeLifecycleController()
     house.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
     async def story() -> None:
-        with pytest.raises(RegistrationRefused, match="broker 5 could not register: INCONSISTENT_CLUSTER_ID"):
+        with pytest.raises(RegistrationRejected, match="broker 5 could not register: INCONSISTENT_CLUSTER_ID"):
             await house.life.register()
         assert trio.current_time() == pytest.approx(60, abs=1)
 
@@ -226,18 +228,18 @@ def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
 
 
 def test_r278_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> None:
-    house = House(delay_s=0.035)
+    house = FakeLifecycleController(delay_s=0.035)
     house.play(at_once)
     beats = house.beats
     assert [b.want_fence for b in beats] == [True] * (len(beats) - 1) + [False]
     assert {b.broker_epoch for b in beats} == {41}
     assert beats[-1].current_metadata_offset >= 0
     first, second = [at for at, x in house.said if isinstance(x, bh.BrokerHeartbeatRequest)][:2]
-    assert second - first == pytest.approx(CATCHING_UP_S)
+    assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 
 def test_it_leads_under_its_epoch_only_once_it_has_seen_that_it_may() -> None:
-    house = House(delay_s=0.5)
+    house = FakeLifecycleController(delay_s=0.5)
 
     async def story() -> None:
         assert not house.cache.image.brokers[ME].fenced
@@ -247,17 +249,17 @@ def test_it_leads_under_its_epoch_only_once_it_has_seen_that_it_may() -> None:
 
 def test_a_node_alone_registers_and_is_unfenced_without_waiting() -> None:
     """Its own controller has published what it answers."""
-    house = House(delay_s=0)
+    house = FakeLifecycleController(delay_s=0)
 
     async def story() -> None:
-        assert trio.current_time() < CATCHING_UP_S * 2
+        assert trio.current_time() < CATCH_UP_INTERVAL_S * 2
         assert len(house.said) <= 3
 
     house.play(story)
 
 
 def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         house.said.clear()
@@ -273,7 +275,7 @@ def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
 
 
 def test_a_broker_that_was_fenced_while_it_slept_is_unfenced_by_its_next_heartbeat() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         house.commit(fenced=True)
@@ -285,7 +287,7 @@ def test_a_broker_that_was_fenced_while_it_slept_is_unfenced_by_its_next_heartbe
 
 
 def test_a_heartbeat_that_is_not_answered_is_followed_by_another() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         house.refusals = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.NOT_CONTROLLER]
@@ -298,7 +300,7 @@ def test_a_heartbeat_that_is_not_answered_is_followed_by_another() -> None:
 
 
 def test_a_broker_that_was_forgotten_comes_back_at_once_under_a_new_epoch() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         before = trio.current_time()
@@ -314,7 +316,7 @@ def test_a_broker_that_was_forgotten_comes_back_at_once_under_a_new_epoch() -> N
 
 
 def test_what_happens_to_others_is_no_reason_to_speak_but_their_leaving_is() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         house.said.clear()
@@ -330,13 +332,13 @@ def test_what_happens_to_others_is_no_reason_to_speak_but_their_leaving_is() -> 
 
 @pytest.mark.parametrize(("waits", "beats"), [(0, 1), (1, 2), (4, 5)])
 def test_it_says_goodbye_until_it_may_go(waits: int, beats: int) -> None:
-    house = House()
+    house = FakeLifecycleController()
     house.waits_for_others = waits
 
     async def story() -> None:
         house.said.clear()
         began = trio.current_time()
-        await house.life.resign()
+        await house.life.controlled_shutdown()
         assert [b.want_shut_down for b in house.beats] == [True] * beats
         assert trio.current_time() - began == pytest.approx(max(0, beats - 2) * 0.05, abs=0.01)
         await trio.sleep(3 * BEAT_S)
@@ -347,36 +349,36 @@ def test_it_says_goodbye_until_it_may_go(waits: int, beats: int) -> None:
 
 def test_where_nobody_answers_any_more_nobody_is_waited_for() -> None:
     """All nodes are stopped at once: the last ones have no quorum."""
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
         house.commit(7, fenced=False)
         await trio.sleep(0.1)
         house.refusals = [None] * 100
         began = trio.current_time()
-        await house.life.resign()
-        assert trio.current_time() - began == pytest.approx(UNANSWERED_S)
+        await house.life.controlled_shutdown()
+        assert trio.current_time() - began == pytest.approx(SHUTDOWN_RESPONSE_TIMEOUT_S)
 
     house.play(story)
 
 
 def test_a_goodbye_ends_even_if_others_never_let_it_go() -> None:
-    house = House()
+    house = FakeLifecycleController()
     house.waits_for_others = 10**9
 
     async def story() -> None:
         began = trio.current_time()
-        await house.life.resign()
-        assert trio.current_time() - began == pytest.approx(LEAVING_S, abs=0.1)
+        await house.life.controlled_shutdown()
+        assert trio.current_time() - began == pytest.approx(CONTROLLED_SHUTDOWN_TIMEOUT_S, abs=0.1)
 
     house.play(story)
 
 
 def test_who_never_registered_has_nobody_to_say_goodbye_to() -> None:
-    house = House()
+    house = FakeLifecycleController()
 
     async def story() -> None:
-        await house.life.resign()
+        await house.life.controlled_shutdown()
         assert house.said == []
 
     house.play(story, keeps=False)

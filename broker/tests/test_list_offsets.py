@@ -136,7 +136,7 @@ def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
     stage = HandlerFixture()
     stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
     stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
-    stage.services.log_dirs = Storage()
+    stage.services.log_dirs = FakeLogDirs()
     request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
 
     async def main() -> Any:
@@ -146,10 +146,10 @@ def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
     assert row.error_code == code
 
 
-class Storage:
+class FakeLogDirs:
     """One log directory, whose checkpoints are not written."""
 
-    def of(self, _log: Any) -> Storage:
+    def directory_of(self, _log: Any) -> FakeLogDirs:
         return self
 
     def note_starts(self, logs: Any) -> None: ...

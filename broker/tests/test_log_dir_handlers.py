@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from ottla.broker.server.dispatch import BROKER_APIS, RequestContext
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.tests.moving import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.broker.tests.world import resolve
 from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
@@ -16,12 +16,12 @@ from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import describe_log_dirs as dl
 
 
-def context(ground: Moving, key: ApiKey) -> RequestContext:
+def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
     services: Any = SimpleNamespace(
-        alter_log_dirs=ground.moves,
-        log_dirs=ground.storage,
-        replica_manager=ground.replicas,
-        fail=ground.losses.fail,
+        alter_log_dirs=ground.alter_log_dirs,
+        log_dirs=ground.log_dirs,
+        replica_manager=ground.replica_manager,
+        fail=ground.failure_handler.handle_failure,
         metadata=ground.cache,
     )
     version = BROKER_APIS[key].max_version
@@ -31,7 +31,7 @@ def context(ground: Moving, key: ApiKey) -> RequestContext:
     )
 
 
-async def alter(ground: Moving, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
+async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
     """Rows of (path, topic, partition); gives (topic, partition, error)."""
     request = al.AlterReplicaLogDirsRequest(
         [al.AlterReplicaLogDir(path, [al.AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
@@ -40,7 +40,7 @@ async def alter(ground: Moving, *rows: tuple[str, str, int]) -> list[tuple[str, 
     return [(t.topic_name, p.partition_index, p.error_code) for t in answer.results for p in t.partitions]
 
 
-async def described(ground: Moving) -> dict[str, list[tuple[int, int, bool]]]:
+async def described(ground: LogDirMovesFixture) -> dict[str, list[tuple[int, int, bool]]]:
     """By directory: partition, lag, and whether it is a copy."""
     answer = await resolve(
         describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(None))
@@ -52,28 +52,28 @@ async def described(ground: Moving) -> dict[str, list[tuple[int, int, bool]]]:
 
 
 def test_each_partition_has_its_row_and_the_last_word_counts() -> None:
-    ground = Moving(obeys=False)
+    ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
         rows = [("/b", "t", 0), ("/d", "u", 1), ("/d", "t", 7), ("/c", "t", 0)]
         assert await alter(ground, *rows) == [("t", 0, 0), ("t", 7, 57), ("u", 1, 57)]
-        assert ground.storage.of(ground.future).path == "/c"
+        assert ground.log_dirs.directory_of(ground.future_log).path == "/c"
         assert await alter(ground) == []
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_a_copy_is_a_row_of_its_own_that_says_how_far_behind_it_is() -> None:
-    ground = Moving(obeys=False)
+    ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
         ground.write(5)
         await alter(ground, ("/b", "t", 0))
         assert await described(ground) == {"/a": [(0, 0, False)], "/b": [(0, 5, True)], "/c": []}
-        await ground.until(lambda: ground.future.log_end_offset == 5)
+        await ground.until(lambda: ground.future_log.log_end_offset == 5)
         ground.write(2)
         assert (await described(ground))["/b"] == [(0, 2, True)]
-        ground.replicas._hosted.pop(AT)
+        ground.replica_manager._hosted.pop(TOPIC_PARTITION)
         assert (await described(ground))["/b"] == [(0, -1, True)], "nothing to hold it against"
 
-    ground.tell(story)
+    ground.run_moves(story)

@@ -19,7 +19,7 @@ from ottla.broker.handlers import (
     list_config_resources,
     metadata,
 )
-from ottla.broker.handlers.alter_configs import joined, reframed
+from ottla.broker.handlers.alter_configs import append_responses, with_partial_frame
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.session import PARTITIONS_PER_STEP
@@ -78,7 +78,7 @@ RULES = MetadataImage(
 )
 
 
-class Steps:
+class CountingTimeSlice:
     """A share of the loop that counts the steps of who has it."""
 
     count = 0
@@ -99,7 +99,7 @@ class Steps:
 def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
     context = SimpleNamespace(
         image=image,
-        time_slice=Steps(),
+        time_slice=CountingTimeSlice(),
         version=version,
         has_authorizer=True,
         may=lambda *_, **__: True,
@@ -229,7 +229,7 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     topics.append(FetchTopic("u", partitions=[FetchPartition(number) for number in range(20)]))
     most = 0
 
-    class Longest(Steps):
+    class Longest(CountingTimeSlice):
         def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
             nonlocal most
             while True:
@@ -255,8 +255,11 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
     context.frame = encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
     part = AlterConfigsRequest(topics[1:], True)
-    turn = Steps()
-    assert turn.go(reframed(context, part)).frame == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    turn = CountingTimeSlice()
+    assert (
+        turn.go(with_partial_frame(context, part)).frame
+        == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    )
     assert turn.count > 10
 
 
@@ -270,7 +273,7 @@ def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
         return AlterConfigsResponse(responses=rows)
 
     async def run() -> None:
-        answer = as_decoded(await joined(controller(), here), 2)
+        answer = as_decoded(await append_responses(controller(), here), 2)
         assert [row.resource_name for row in answer.responses] == [f"{x}{n}" for x in "ab" for n in range(1000)]
 
     run_virtual(run)

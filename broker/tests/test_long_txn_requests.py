@@ -14,7 +14,7 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.tests.test_txn_handlers import Denying, asked
+from ottla.broker.tests.test_txn_handlers import DenyingAuthorizer, asked
 from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, begun, run
 from ottla.broker.tests.world import AdvancingClock, HandlerFixture, resolve
 from ottla.broker.turn import TimeSlice
@@ -35,7 +35,7 @@ MANY = 100
 WHO = (FIRST_ID, 0)
 
 
-class Counted(list[Any]):
+class CountingList(list[Any]):
     """A list that counts how much of it was looked at."""
 
     looked_at = 0
@@ -84,7 +84,7 @@ def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row.producer_id for row in rows] == [pid for pid in range(MANY) if pid != 50], "one went meanwhile"
 
 
-class Name(str):
+class ComparisonCountingName(str):
     """A topic's name that counts what it is compared with."""
 
     __slots__ = ()
@@ -99,19 +99,19 @@ class Name(str):
 
 
 def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_other() -> None:
-    Name.compared.clear()
-    topics = [wm.WritableTxnMarkerTopic(Name(f"t{number}"), []) for number in range(MANY)]
+    ComparisonCountingName.compared.clear()
+    topics = [wm.WritableTxnMarkerTopic(ComparisonCountingName(f"t{number}"), []) for number in range(MANY)]
     request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
     response = wm.WriteTxnMarkersResponse()
     steps = list(Marking(HandlerFixture().services).begin(request, response))
     assert len(steps) >= MANY
     assert len(response.markers[0].topics) == MANY
-    assert len(Name.compared) <= MANY
+    assert len(ComparisonCountingName.compared) <= MANY
 
 
 def test_markers_nobody_may_write_are_refused_in_turns() -> None:
     stage = HandlerFixture()
-    stage.services.authorizer = Denying(
+    stage.services.authorizer = DenyingAuthorizer(
         (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     )
     topics = [wm.WritableTxnMarkerTopic("t", list(range(MANY)))]
@@ -129,7 +129,7 @@ def test_markers_nobody_may_write_are_refused_in_turns() -> None:
 
 def test_partitions_to_be_added_are_looked_at_in_steps() -> None:
     node = TxnNode()
-    numbers = Counted([0, 1] * MANY)
+    numbers = CountingList([0, 1] * MANY)
     txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
     seen, most = 0, 0
     for _ in added(node.stage.services, [txn], 4, lambda topic: E.NONE):
@@ -141,7 +141,7 @@ def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
     node = TxnNode()
     for number in range(5):
         node.init(f"x{number}")
-    producers, states = Counted(range(FIRST_ID, FIRST_ID + MANY)), Counted(["Empty"] * MANY)
+    producers, states = CountingList(range(FIRST_ID, FIRST_ID + MANY)), CountingList(["Empty"] * MANY)
     context = node.stage.context(ApiKey.LIST_TRANSACTIONS, 2)
     answer: Any = list_transactions.handle(context, ListTransactionsRequest(states, producers))
     assert len(answer.transaction_states) == 5
@@ -162,13 +162,13 @@ def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
 
 def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((AclOperation.READ, ResourceType.TOPIC))
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
     node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
-    parts = Counted(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
+    parts = CountingList(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
     request = oc.TxnOffsetCommitRequest("x", "g", *WHO, topics=[oc.TxnOffsetCommitRequestTopic("t", parts)])
-    work = txn_offset_commit._Work(node.stage.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
+    work = txn_offset_commit._TxnOffsetCommit(node.stage.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
     seen, most = 0, 0
-    for _ in work.sort_out():
+    for _ in work.validate():
         seen, most = parts.looked_at, max(most, parts.looked_at - seen)
     assert most <= 2
     answer: Any = asked(node, ApiKey.TXN_OFFSET_COMMIT, 3, request)

@@ -20,7 +20,7 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Names, Sub
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import Topics
-from ottla.broker.handlers.many_names import taking_in
+from ottla.broker.handlers.many_names import check_subscription
 from ottla.broker.tests.consumer_stage import Shard, image_of
 from ottla.broker.tests.group_node import Node, run
 from ottla.broker.tests.test_consumer_group_handlers import JOIN, forbidding, served
@@ -152,7 +152,7 @@ def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() ->
     groups = SimpleNamespace(shard_of=lambda group_id: shard)
     context: Any = SimpleNamespace(has_authorizer=False, services=SimpleNamespace(groups=groups))
     HashCountingName.times, most = 0, 0
-    for _ in taking_in(context, "g", names):
+    for _ in check_subscription(context, "g", names):
         most, HashCountingName.times = max(most, HashCountingName.times), 0
     assert most <= 4 * java_order.SORTED_AT_ONCE
 

@@ -125,7 +125,7 @@ def test_a_marker_is_done_when_its_followers_have_it() -> None:
         began = trio.current_time()
         await trio.sleep(2)
         assert replica.log.last_stable_offset == 0, "released at the marker's high watermark, not when it is appended"
-        replica.fetched(2, -1, 2, 0, 2, stage.env.now_ms())
+        replica.update_follower_fetch_state(2, -1, 2, 0, 2, stage.env.now_ms())
 
     answer, at = run_virtual(main)
     assert told(answer) == [(PID, "t", 0, 0)]
@@ -160,6 +160,6 @@ def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
         await trio.sleep(1)
         replica = stage.hosted.replicas["t", 0]
         replica.resign()
-        replica.changed()
+        replica.notify_waiters()
 
     assert told(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]

@@ -11,13 +11,18 @@ import trio
 import trio.testing
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.admin import CREATING_AT_ONCE, Admin
-from ottla.broker.metadata.applier import PATIENCE_S, WAITED_FOR
+from ottla.broker.metadata.admin import MAX_TOPICS_IN_CREATION, ControllerForwarder
+from ottla.broker.metadata.applier import CREATION_WAIT_S, MAX_AWAITED_PARTITIONS
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.directories import RETRY_S, ROWS_A_REQUEST, Directories, assignment
-from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.directories import (
+    MAX_ASSIGNMENTS_PER_REQUEST,
+    RETRY_S,
+    DirectoryAssignments,
+    build_assignment_request,
+)
+from ottla.broker.metadata.producer_ids import ProducerIdManager
 from ottla.broker.server.peer import Peer
-from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.broker.tests.ground import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import assign_replicas_to_dirs as ad
@@ -67,7 +72,7 @@ OTHERS = {
 def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
     brokers: dict[int, m.RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
 ) -> None:
-    config = NodeConfig(values, node_id=ME)
+    config = NodeConfig(values, node_id=NODE_ID)
     config.host, _ = config.first_listener
     cache = MetadataCache(config, "c", lambda: 1)
     cache.image = MetadataImage(brokers=brokers)
@@ -82,7 +87,7 @@ def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
         "listeners": "INSIDE://:1,OUTSIDE://:2",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
     }
-    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", lambda: 1)
+    cache = MetadataCache(NodeConfig(values, node_id=NODE_ID), "c", lambda: 1)
     other = broker(2, end("INSIDE", "two-inside", 3), end("OUTSIDE", "two-outside", 4))
     cache.image = MetadataImage(brokers={1: broker(1), 2: other})
     for name in ("INSIDE", "OUTSIDE"):
@@ -93,7 +98,7 @@ def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
 # ------------------------------------------------------------------ topics made on the way
 
 
-class Taking:
+class FakeTopicCreator:
     """A controller that answers creations once it may."""
 
     def __init__(self, answer: Any = None) -> None:
@@ -112,11 +117,13 @@ class Taking:
         return self.answer or ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("x")])
 
 
-def created(asked: Taking) -> list[tuple[str, int, int]]:
+def created(asked: FakeTopicCreator) -> list[tuple[str, int, int]]:
     return [(t.name, t.num_partitions, t.replication_factor) for request, _ in asked.asked for t in request.topics]
 
 
-def with_admin(controller: Taking, story: Callable[[Admin], Awaitable[None]], **values: str) -> list[str]:
+def with_admin(
+    controller: FakeTopicCreator, story: Callable[[ControllerForwarder], Awaitable[None]], **values: str
+) -> list[str]:
     settled: list[str] = []
 
     async def settle() -> None:
@@ -125,17 +132,17 @@ def with_admin(controller: Taking, story: Callable[[Admin], Awaitable[None]], **
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             config = NodeConfig({k.replace("_", "."): v for k, v in values.items()})
-            await story(Admin(controller, config, nursery.start_soon, settle))
+            await story(ControllerForwarder(controller, config, nursery.start_soon, settle))
 
     play(main)
     return settled
 
 
 def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
-    controller = Taking("answer")
+    controller = FakeTopicCreator("answer")
     controller.may.set()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         assert await admin.forward("who asks", "request") == "answer"  # type: ignore[arg-type]
 
     assert with_admin(controller, story) == ["settled"]
@@ -143,9 +150,9 @@ def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
 
 
 def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_that_is_over() -> None:
-    controller = Taking()
+    controller = FakeTopicCreator()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         for name in ("a", "b", "a"):
             admin.auto_create(name)
         await trio.sleep(1)
@@ -160,10 +167,10 @@ def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_th
 
 
 def test_the_metadata_logs_name_is_not_asked_for() -> None:
-    controller = Taking()
+    controller = FakeTopicCreator()
     controller.may.set()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         admin.auto_create("__cluster_metadata")
         admin.auto_create("a")
 
@@ -172,10 +179,10 @@ def test_the_metadata_logs_name_is_not_asked_for() -> None:
 
 
 def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
-    controller = Taking()
+    controller = FakeTopicCreator()
     controller.may.set()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         admin.auto_create("__consumer_offsets")
 
     with_admin(controller, story, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="99")
@@ -185,29 +192,29 @@ def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
 
 
 def test_no_more_than_so_many_topics_are_on_their_way() -> None:
-    controller = Taking()
+    controller = FakeTopicCreator()
 
-    async def story(admin: Admin) -> None:
-        for number in range(CREATING_AT_ONCE + 5):
+    async def story(admin: ControllerForwarder) -> None:
+        for number in range(MAX_TOPICS_IN_CREATION + 5):
             admin.auto_create(f"t{number}")
         await trio.sleep(1)
-        assert len(created(controller)) == CREATING_AT_ONCE == 1_000
+        assert len(created(controller)) == MAX_TOPICS_IN_CREATION == 1_000
         controller.may.set()
         await trio.sleep(1)
         admin.auto_create("later")
 
     with_admin(controller, story)
-    assert len(created(controller)) == CREATING_AT_ONCE + 1
+    assert len(created(controller)) == MAX_TOPICS_IN_CREATION + 1
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
 def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
     code: ErrorCode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    controller = Taking(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code)]))
+    controller = FakeTopicCreator(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code)]))
     controller.may.set()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         for _ in range(2):
             admin.auto_create("a")
             await trio.sleep(1)
@@ -224,11 +231,11 @@ def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytes
     row = ct.CreatableTopicResult(
         "a", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message="Topic 'a' already exists."
     )
-    controller = Taking(ct.CreateTopicsResponse(topics=[row]))
+    controller = FakeTopicCreator(ct.CreateTopicsResponse(topics=[row]))
     controller.may.set()
     caplog.set_level(logging.INFO, "ottla.admin")
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         admin.auto_create("a")
         await trio.sleep(1)
 
@@ -240,10 +247,10 @@ def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytes
 
 @pytest.mark.parametrize("error", [OSError("gone"), ProtocolError(ErrorCode.REQUEST_TIMED_OUT)], ids=repr)
 def test_no_answer_is_nothing_to_who_waits_for_a_topic(error: Exception) -> None:
-    controller = Taking(error)
+    controller = FakeTopicCreator(error)
     controller.may.set()
 
-    async def story(admin: Admin) -> None:
+    async def story(admin: ControllerForwarder) -> None:
         admin.auto_create("a")
 
     with_admin(controller, story)
@@ -253,7 +260,7 @@ def test_no_answer_is_nothing_to_who_waits_for_a_topic(error: Exception) -> None
 # ------------------------------------------------------------------ producer ids
 
 
-class Blocks:
+class FakeIdBlockController:
     """Hands out blocks of three from 1,000 on, or refuses."""
 
     def __init__(self) -> None:
@@ -271,18 +278,18 @@ class Blocks:
 
 
 def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_up() -> None:
-    blocks = Blocks()
-    ids = ProducerIds(blocks, 5, lambda work: None)
+    blocks = FakeIdBlockController()
+    ids = ProducerIdManager(blocks, 5, lambda work: None)
     found: list[int] = []
 
     async def one() -> None:
-        found.append(await ids.next())
+        found.append(await ids.generate())
 
     async def story() -> None:
-        assert ids.next_nowait() is None
+        assert ids.try_generate() is None
         await one()
-        assert [ids.next_nowait() for _ in range(3)] == [1001, 1002, None]
-        ids.registered(9)
+        assert [ids.try_generate() for _ in range(3)] == [1001, 1002, None]
+        ids.set_broker_epoch(9)
         async with trio.open_nursery() as nursery:
             for _ in range(4):
                 nursery.start_soon(one)
@@ -290,7 +297,7 @@ def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_u
     play(story)
     assert sorted(found) == [1000, 1003, 1004, 1005, 1006]
     assert blocks.asked == [AllocateProducerIdsRequest(5, epoch) for epoch in (-1, 9, 9)]
-    assert [ids.next_nowait() for _ in range(3)] == [1007, 1008, None]
+    assert [ids.try_generate() for _ in range(3)] == [1007, 1008, None]
 
 
 @pytest.mark.parametrize(
@@ -298,18 +305,18 @@ def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_u
 )
 def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | ProtocolError) -> None:
     """A broker that was unregistered a moment ago is given no ids: that must not end it."""
-    blocks = Blocks()
-    ids = ProducerIds(blocks, 5, lambda work: None)
+    blocks = FakeIdBlockController()
+    ids = ProducerIdManager(blocks, 5, lambda work: None)
 
     async def story() -> None:
         blocks.refusal = refusal
         for _ in range(2):
             with pytest.raises(ProtocolError) as caught:
-                await ids.next()
+                await ids.generate()
             assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            assert ids.next_nowait() is None
+            assert ids.try_generate() is None
         blocks.refusal = None
-        assert await ids.next() == 1000
+        assert await ids.generate() == 1000
 
     play(story)
 
@@ -317,26 +324,26 @@ def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | Pr
 # ------------------------------------------------------------------ how long is waited, how much is told at once
 
 
-@pytest.mark.parametrize(("count", "waits"), [(WAITED_FOR, True), (WAITED_FOR + 1, False)])
+@pytest.mark.parametrize(("count", "waits"), [(MAX_AWAITED_PARTITIONS, True), (MAX_AWAITED_PARTITIONS + 1, False)])
 def test_an_answer_waits_for_few_partitions_a_second_and_for_many_not_at_all(count: int, *, waits: bool) -> None:
-    ground = Ground()
-    assert (WAITED_FOR, PATIENCE_S) == (128, 1.0)
+    ground = BrokerStorageFixture()
+    assert (MAX_AWAITED_PARTITIONS, CREATION_WAIT_S) == (128, 1.0)
     waited: list[float] = []
 
     async def story() -> None:
         ground.break_disk("/a/", 24)  # too many open files: it is tried again and again
-        ground.say(topic("t", count))
+        ground.commit_topics(led_topic("t", count))
         began = trio.current_time()
-        await ground.applier.settled()
+        await ground.publisher.wait_applied_and_created()
         waited.append(trio.current_time() - began)
 
-    ground.play(story)
-    assert (waited[0] == pytest.approx(PATIENCE_S)) == waits
+    ground.run(story)
+    assert (waited[0] == pytest.approx(CREATION_WAIT_S)) == waits
     assert waits or waited[0] < 0.1
 
 
 def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
-    ground = Ground("/a,/b")
+    ground = BrokerStorageFixture("/a,/b")
     told: list[int] = []
 
     class Counting:
@@ -345,27 +352,27 @@ def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
             told.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
             return ad.AssignReplicasToDirsResponse()
 
-    directories = Directories(ground.env, ME, Counting(), ground.cache, ground.storage)
+    directories = DirectoryAssignments(ground.env, NODE_ID, Counting(), ground.cache, ground.log_dirs)
 
     async def story() -> None:
-        record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
-        ground.cache.image = MetadataImage(brokers={ME: record})
-        for number in range(ROWS_A_REQUEST + 1):
-            directories.place(b"t" * 16, number, b"d" * 16)
+        record = m.RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
+        ground.cache.image = MetadataImage(brokers={NODE_ID: record})
+        for number in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
+            directories.assign(b"t" * 16, number, b"d" * 16)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(directories.run)
             await trio.sleep(RETRY_S / 2)
             nursery.cancel_scope.cancel()
 
-    ground.play(story)
-    assert told == [ROWS_A_REQUEST, 1] == [2250, 1]
+    ground.run(story)
+    assert told == [MAX_ASSIGNMENTS_PER_REQUEST, 1] == [2250, 1]
     assert RETRY_S == 1.0
 
 
 def test_rows_are_told_by_directory_and_topic() -> None:
     a, b, t, u = (bytes([n]) * 16 for n in range(4))
-    request = assignment(ME, 7, {(t, 0): a, (t, 1): b, (u, 5): a, (t, 2): a})
-    assert (request.broker_id, request.broker_epoch) == (ME, 7)
+    request = build_assignment_request(NODE_ID, 7, {(t, 0): a, (t, 1): b, (u, 5): a, (t, 2): a})
+    assert (request.broker_id, request.broker_epoch) == (NODE_ID, 7)
     rows = {
         d.id: {x.topic_id: [p.partition_index for p in x.partitions] for x in d.topics} for d in request.directories
     }

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.replica.partition import Committed, Follower, Following, Leading
+from ottla.broker.replica.partition import CommittedIsr, FollowerReplica, FollowerState, LeaderState
 from ottla.broker.server import metrics
 from ottla.broker.server.metrics import MetricSources
 from ottla.broker.server.observer import RequestMetrics
@@ -165,7 +165,7 @@ def log(topic: str, number: int) -> Any:
 
 
 class MetricsReplicas(list[Any]):
-    offline = (1, 2, 3, 4)
+    offline_partitions = (1, 2, 3, 4)
     isr_expands, isr_shrinks, isr_failures = 21, 22, 23
 
 
@@ -174,13 +174,13 @@ def replica(state: Any, lag: int = 0) -> Any:
     return SimpleNamespace(state=state, lag=lag, log=SimpleNamespace(settings=settings))
 
 
-def led(*isr: int) -> Leading:
+def led(*isr: int) -> LeaderState:
     """Of three replicas."""
-    return Leading(1, 3, 0, Committed(isr), 0, {2: Follower(), 3: Follower()})
+    return LeaderState(1, 3, 0, CommittedIsr(isr), 0, {2: FollowerReplica(), 3: FollowerReplica()})
 
 
 def numbers(logs: list[Any], *, serves: bool = True) -> MetricSources:
-    followers = [replica(Following(3, 2), lag) for lag in (30, 4)]
+    followers = [replica(FollowerState(3, 2), lag) for lag in (30, 4)]
     replicas: Any = MetricsReplicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
     cleaner: Any = SimpleNamespace(uncleanable_count=5, passes=6, bytes_read=70, bytes_written=80)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.fetch_params import RACK_AWARE
-from ottla.broker.replica.nearest import nearest
-from ottla.broker.replica.partition import Committed, Follower, Leading
+from ottla.broker.handlers.fetch_params import RACK_AWARE_SELECTOR
+from ottla.broker.replica.nearest import select_replica
+from ottla.broker.replica.partition import CommittedIsr, FollowerReplica, LeaderState
 from ottla.broker.tests.test_fetch import request, rows_of, send
 from ottla.broker.tests.test_follower_fetch import by
 from ottla.broker.tests.world import HandlerFixture
@@ -18,10 +18,12 @@ NOW = 1000
 RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: None}
 
 
-def leading(isr: tuple[int, ...], **followers: tuple[int, int, int]) -> Leading:
+def leading(isr: tuple[int, ...], **followers: tuple[int, int, int]) -> LeaderState:
     """Followers by (end, log start, caught up)."""
-    known = {int(name[1:]): Follower(end, start, caught_up) for name, (end, start, caught_up) in followers.items()}
-    return Leading(1, 3, 0, Committed(isr), 0, known)
+    known = {
+        int(name[1:]): FollowerReplica(end, start, caught_up) for name, (end, start, caught_up) in followers.items()
+    }
+    return LeaderState(1, 3, 0, CommittedIsr(isr), 0, known)
 
 
 SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
@@ -46,12 +48,17 @@ SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
 def test_r340_where_a_consumer_is_sent(
     rack: str, isr: tuple[int, ...], followers: dict[str, tuple[int, int, int]], sent_to: int
 ) -> None:
-    assert nearest(leading(isr, **followers), RACKS, rack, 5, NOW) == sent_to
+    assert select_replica(leading(isr, **followers), RACKS, rack, 5, NOW) == sent_to
 
 
 @pytest.mark.parametrize(
     ("selector", "version", "rack", "sent_to"),
-    [(RACK_AWARE, 11, "b", 2), (RACK_AWARE, 10, "b", -1), ("", 11, "b", -1), (RACK_AWARE, 11, "a", -1)],
+    [
+        (RACK_AWARE_SELECTOR, 11, "b", 2),
+        (RACK_AWARE_SELECTOR, 10, "b", -1),
+        ("", 11, "b", -1),
+        (RACK_AWARE_SELECTOR, 11, "a", -1),
+    ],
 )
 def test_a_consumer_in_another_rack_is_sent_away_with_nothing_and_at_once(
     selector: str, version: int, rack: str, sent_to: int

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replica.noting import note_compaction
-from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.replica.noting import write_cleaner_checkpoint
+from ottla.broker.tests.moving import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.log.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from ottla.wire import records as r
 from ottla.wire.batch import set_offset_and_epoch
@@ -19,12 +19,12 @@ from ottla.world.env import Lane
 PATH = f"/a/{CLEANER_OFFSET_CHECKPOINT}"
 
 
-def durable(ground: Moving) -> bytes:
+def durable(ground: LogDirMovesFixture) -> bytes:
     return bytes(ground.env.memory.durable_files[PATH].durable)
 
 
 def test_what_changes_while_it_is_written_is_written_too() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     in_thread = ground.env.in_thread
 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
@@ -37,17 +37,17 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
         ground.write(20)
         ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread = meanwhile
-        await note_compaction(ground.env, ground.storage, ground.storage.directories[0])
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, ground.log_dirs.directories[0])
         assert durable(ground) == b"0\n1\nt 0 9\n"
-        assert ground.storage.directories[0].is_cleaner_offset_synced(ground.replica.log)
+        assert ground.log_dirs.directories[0].is_cleaner_offset_synced(ground.replica.log)
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
     """As one does that is copied from its leader: what was so when somebody asked is on the disk soon."""
-    ground = Moving()
-    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+    ground = LogDirMovesFixture()
+    directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         log = ground.replica.log
@@ -59,19 +59,19 @@ def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
         ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread = meanwhile
         with trio.fail_after(1):
-            await note_compaction(ground.env, ground.storage, directory)
+            await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert int(durable(ground).split()[-1]) >= 7
         ground.env.in_thread = in_thread
-        await note_compaction(ground.env, ground.storage, directory)
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert directory.is_cleaner_offset_synced(ground.replica.log)
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 @pytest.mark.parametrize("how", ["others wrote", "cut", "gone"])
 def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -> None:
-    ground = Moving()
-    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+    ground = LogDirMovesFixture()
+    directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
     said: list[bytes] = []
 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
@@ -83,7 +83,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
         elif how == "cut":
             ground.replica.log.truncate_to(5, ground.env.now_ms())
         else:
-            del directory.logs[AT]
+            del directory.logs[TOPIC_PARTITION]
         return done
 
     def fault(what: str, path: str) -> OSError | None:
@@ -95,21 +95,21 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
         ground.write(20)
         ground.replica.log.raise_cleaner_offset(7)
         ground.env.in_thread, ground.env.disk.fault = meanwhile, fault
-        await note_compaction(ground.env, ground.storage, directory)
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         wanted: dict[str, list[bytes]] = {"others wrote": [], "cut": [b"0\n1\nt 0 5\n"], "gone": []}
         assert said == wanted[how]
         assert directory.synced_cleaner_offsets == directory.cleaner_offsets()
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_who_comes_second_waits_until_the_disk_has_it() -> None:
-    ground = Moving()
-    directory = ground.storage.directories[0]
+    ground = LogDirMovesFixture()
+    directory = ground.log_dirs.directories[0]
     seen: list[bytes] = []
 
     async def note() -> None:
-        await note_compaction(ground.env, ground.storage, directory)
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         seen.append(durable(ground))
 
     async def story() -> None:
@@ -121,14 +121,14 @@ def test_who_comes_second_waits_until_the_disk_has_it() -> None:
                 nursery.start_soon(note)
         assert seen == [b"0\n1\nt 0 7\n"] * 3
         assert ground.env.in_threads - before == 2, "it is written once"
-        assert AT in directory.logs
+        assert TOPIC_PARTITION in directory.logs
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
-    ground, synced = Moving(), list[str]()
-    directory = ground.storage.directories[0]
+    ground, synced = LogDirMovesFixture(), list[str]()
+    directory = ground.log_dirs.directories[0]
 
     def fault(what: str, path: str) -> OSError | None:
         if what != "fsync_dir":
@@ -141,19 +141,19 @@ def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
         ground.replica.log.raise_cleaner_offset(7)
         ground.env.disk.fault = fault
         with pytest.raises(OSError, match="too many"):
-            await note_compaction(ground.env, ground.storage, directory)
+            await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert not directory.is_cleaner_offset_synced(ground.replica.log), "a power cut may take the new name back"
-        await note_compaction(ground.env, ground.storage, directory)
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert synced == ["/a", "/a"]
         assert directory.is_cleaner_offset_synced(ground.replica.log)
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) -> None:
-    ground = Moving()
-    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+    ground = LogDirMovesFixture()
+    directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
     async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         done = await in_thread(work, lane)
@@ -170,15 +170,15 @@ def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) 
         else:
             ground.env.in_thread = meanwhile
         assert not directory.is_cleaner_offset_synced(ground.replica.log)
-        await note_compaction(ground.env, ground.storage, directory)
+        await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert durable(ground) == (b"0\n1\nt 0 7\n" if when == "before" else b"0\n1\nt 0 9\n")
         assert directory.is_cleaner_offset_synced(ground.replica.log)
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compacted_once() -> None:
-    ground, told = Moving(), list[bytes]()
+    ground, told = LogDirMovesFixture(), list[bytes]()
 
     def noted(directory: str) -> dict[tuple[str, int], int]:
         return read_offsets(ground.env.disk, f"/{directory}/{CLEANER_OFFSET_CHECKPOINT}")
@@ -190,47 +190,50 @@ def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compac
     async def story() -> None:
         ground.write(20)
         ground.replica.log.raise_cleaner_offset(7)
-        ground.storage.directories[0].write_checkpoints()
-        assert noted("a") == {AT: 7}
-        waited, ground.replicas.on_place = ground.watch_disk(), durable
-        await ground.moves.alter(AT, "/b")
-        await ground.moved("/b")
-        assert noted("b") == {AT: 7}
+        ground.log_dirs.directories[0].write_checkpoints()
+        assert noted("a") == {TOPIC_PARTITION: 7}
+        waited, ground.replica_manager.on_directory_changed = ground.watch_disk(), durable
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await ground.alter_and_wait("/b")
+        assert noted("b") == {TOPIC_PARTITION: 7}
         await ground.until(lambda: not noted("a"))
         assert waited == []
         assert told == [b"0\n1\nt 0 7\n"], "a power cut would find it, once the controller may have heard"
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() -> None:
-    ground, noted = Moving(obeys=False), list[bytes]()
+    ground, noted = LogDirMovesFixture(obeys=False), list[bytes]()
 
     def fault(what: str, path: str) -> OSError | None:
-        if (what, path) == ("rename", ground.replicas.futures[AT].directory if ground.replicas.futures else ""):
+        if (what, path) == (
+            "rename",
+            ground.replica_manager.future_logs[TOPIC_PARTITION].directory if ground.replica_manager.future_logs else "",
+        ):
             noted.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSET_CHECKPOINT}"].durable))
         return None
 
     async def story() -> None:
         ground.write(20)
-        await ground.moves.alter(AT, "/b")
-        await ground.until(lambda: bool(ground.places))
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await ground.until(lambda: bool(ground.directory_changes))
         raw = bytearray(r.build_batch([r.NewRecord(None, b"x", ground.env.now_ms())]))
         set_offset_and_epoch(raw, 0, 30, 0)
         ground.replica.log.append_as_follower(raw, ground.env.now_ms())
         ground.env.disk.fault = fault
         ground.commit(ground.ids[1])
-        await ground.moved("/b")
+        await ground.alter_and_wait("/b")
         assert noted == [b"0\n1\nt 0 30\n"]
 
-    ground.tell(story)
+    ground.run_moves(story)
 
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int, cut: bool) -> None:
     """A copy begins anew where its log does, and may be cut: it forgets by that how far the log is compacted."""
-    ground = Moving(obeys=False)
+    ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
         ground.write(20)
@@ -238,13 +241,13 @@ def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int
         log.set_high_watermark(20)
         log.maybe_increment_log_start_offset(start)
         log.raise_cleaner_offset(15)
-        await ground.moves.alter(AT, "/b")
-        await ground.until(lambda: bool(ground.places))
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await ground.until(lambda: bool(ground.directory_changes))
         if cut:
-            ground.future.truncate_to(10, ground.env.now_ms())
+            ground.future_log.truncate_to(10, ground.env.now_ms())
         ground.commit(ground.ids[1])
-        await ground.moved("/b")
+        await ground.alter_and_wait("/b")
         assert ground.replica.log.cleaner_offset == 15
-        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {AT: 15}
+        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {TOPIC_PARTITION: 15}
 
-    ground.tell(story)
+    ground.run_moves(story)

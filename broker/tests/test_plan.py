@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, TopicPartition, steps_of
+from ottla.broker.metadata.plan import (
+    CreatePartitionLog,
+    PartitionAction,
+    RemovePartition,
+    TopicPartition,
+    UpdatePartition,
+    UpdateTopicConfig,
+    plan_actions,
+)
 from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.image import PartitionRegistration, TopicImage
 
@@ -27,46 +35,46 @@ def of(old: TopicImage | None, new: TopicImage | None, *numbers: int) -> Metadat
 
 
 # What it shows: the delta, what is open here, the steps.
-ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Step]]] = {
+ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[PartitionAction]]] = {
     "a new topic's own partitions are made, in order": (
         of(None, topic("t", X, MINE, THEIRS, BOTH), 2, 1, 0),
         {},
-        [Make(("t", 0), X, MINE), Make(("t", 2), X, BOTH)],
+        [CreatePartitionLog(("t", 0), X, MINE), CreatePartitionLog(("t", 2), X, BOTH)],
     ),
     "what is open is followed, not made again": (
         of(None, topic("t", X, MINE, MINE), 0, 1),
         {("t", 1): X},
-        [Follow(("t", 1), MINE), Make(("t", 0), X, MINE)],
+        [UpdatePartition(("t", 1), MINE), CreatePartitionLog(("t", 0), X, MINE)],
     ),
     "only what changed": (
         of(topic("t", X, MINE, MINE, MINE), topic("t", X, MINE, BOTH, MINE), 1),
         {("t", n): X for n in range(3)},
-        [Follow(("t", 1), BOTH)],
+        [UpdatePartition(("t", 1), BOTH)],
     ),
     "added partitions": (
         of(topic("t", X, MINE), topic("t", X, MINE, MINE), 1),
         {("t", 0): X},
-        [Make(("t", 1), X, MINE)],
+        [CreatePartitionLog(("t", 1), X, MINE)],
     ),
     "a deleted topic goes with every partition that is this node's": (
         of(topic("t", X, MINE, THEIRS, BOTH), None),
         {("t", 0): X},
-        [Remove(("t", 0)), Remove(("t", 2))],
+        [RemovePartition(("t", 0)), RemovePartition(("t", 2))],
     ),
     "a topic made again under its name: what was goes first, although its id is all that differs": (
         of(topic("t", X, MINE, MINE), topic("t", Y, MINE), 0),
         {("t", 0): X, ("t", 1): X},
-        [Remove(("t", 0)), Remove(("t", 1)), Make(("t", 0), Y, MINE)],
+        [RemovePartition(("t", 0)), RemovePartition(("t", 1)), CreatePartitionLog(("t", 0), Y, MINE)],
     ),
     "a replica that moved away is removed, the others stay": (
         of(topic("t", X, BOTH, BOTH), topic("t", X, THEIRS, BOTH), 0, 1),
         {("t", 0): X, ("t", 1): X},
-        [Remove(("t", 0)), Follow(("t", 1), BOTH)],
+        [RemovePartition(("t", 0)), UpdatePartition(("t", 1), BOTH)],
     ),
     "a replica that came here is made": (
         of(topic("t", X, THEIRS), topic("t", X, BOTH), 0),
         {},
-        [Make(("t", 0), X, BOTH)],
+        [CreatePartitionLog(("t", 0), X, BOTH)],
     ),
     "a partition of others is nothing to us": (
         of(topic("t", X, THEIRS), topic("t", X, THEIRS), 0),
@@ -81,7 +89,7 @@ ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Step]]] =
             }
         ),
         {("b", 0): Y},
-        [Follow(("b", 0), MINE), Make(("a", 0), X, MINE)],
+        [UpdatePartition(("b", 0), MINE), CreatePartitionLog(("a", 0), X, MINE)],
     ),
     "all that goes goes before anything is followed": (
         MetadataDelta(
@@ -91,34 +99,34 @@ ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Step]]] =
             }
         ),
         {("a", 0): X, ("b", 0): Y},
-        [Remove(("b", 0)), Follow(("a", 0), MINE)],
+        [RemovePartition(("b", 0)), UpdatePartition(("a", 0), MINE)],
     ),
     "topics whose settings changed, and no others": (
         MetadataDelta(configs=frozenset({(TOPIC, "b"), (TOPIC, "a"), (GROUP, "g")})),
         {},
-        [Settle("a"), Settle("b")],
+        [UpdateTopicConfig("a"), UpdateTopicConfig("b")],
     ),
     "settings of a topic that was just made come with it": (
         MetadataDelta({"t": TopicDelta(None, topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
         {},
-        [Make(("t", 0), X, MINE)],
+        [CreatePartitionLog(("t", 0), X, MINE)],
     ),
     "settings of a topic that stays, changed with a partition of it": (
         MetadataDelta(
             {"t": TopicDelta(topic("t", X, MINE), topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})
         ),
         {("t", 0): X},
-        [Follow(("t", 0), MINE), Settle("t")],
+        [UpdatePartition(("t", 0), MINE), UpdateTopicConfig("t")],
     ),
     "settings of all brokers are every topic's": (
         MetadataDelta(configs=frozenset({(BROKER, ""), (TOPIC, "a")})),
         {},
-        [Settle(None)],
+        [UpdateTopicConfig(None)],
     ),
     "settings of this broker are every topic's": (
         MetadataDelta(configs=frozenset({(BROKER, str(ME))})),
         {},
-        [Settle(None)],
+        [UpdateTopicConfig(None)],
     ),
     "settings of another broker are nothing to us": (MetadataDelta(configs=frozenset({(BROKER, str(OTHER))})), {}, []),
     "nothing changed": (MetadataDelta(), {}, []),
@@ -130,8 +138,8 @@ def test_a_delta_becomes_steps(row: str) -> None:
     delta, hosted, expected = ROWS[row]
     there = dict(hosted)
     found = []
-    for step in steps_of(delta, ME, there.get):
+    for step in plan_actions(delta, ME, there.get):
         found.append(step)
-        if isinstance(step, Remove):
-            there.pop(step.at, None)
+        if isinstance(step, RemovePartition):
+            there.pop(step.topic_partition, None)
     assert found == expected

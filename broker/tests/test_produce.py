@@ -299,7 +299,7 @@ def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch
         for number in range(many):
             one = stage.hosted.replicas["r", number]
             move(one.log, one.log.log_end_offset)
-            one.changed()
+            one.notify_waiters()
 
     what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
     answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)

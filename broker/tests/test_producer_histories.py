@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.broker.replica.following import where_to_cut
+from ottla.broker.replica.following import compute_truncation
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata
 from ottla.log.settings import LogConfig
@@ -24,7 +24,7 @@ PRODUCERS = (1, 2, 3)
 STEPS = 300
 
 
-class Replica:
+class SimulatedReplica:
     """A log on a disk of its own."""
 
     def __init__(self, seed: int) -> None:
@@ -68,12 +68,12 @@ def a_batch_of(pid: int, epoch: int, first: int, count: int) -> bytearray:
     return make_batch(first, count, producer_id=pid, producer_epoch=epoch, base_sequence=first)
 
 
-class History:
+class ReplicatedHistory:
     """What happens to them, by chance."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.replicas = [Replica(seed * 3 + number) for number in range(3)]
+        self.replicas = [SimulatedReplica(seed * 3 + number) for number in range(3)]
         self.leader, self.epoch = 0, 0
         self.met: Counter[str] = Counter()
         self.log.assign_epoch_start_offset(self.epoch)
@@ -132,7 +132,7 @@ class History:
         epoch, end = self.log.epochs.end_offset_for(last, self.log.log_end_offset)
         if log.log_end_offset and (epoch != last or end < log.log_end_offset):
             own = log.epochs.end_offset_for(epoch, log.log_end_offset)
-            log.truncate_to(where_to_cut(epoch, end, own, log.log_end_offset).offset, NOW)
+            log.truncate_to(compute_truncation(epoch, end, own, log.log_end_offset).offset, NOW)
             replica.forgot_from = log.log_end_offset
             self.met["cut"] += 1
             return
@@ -153,7 +153,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_replica_remembers_what_its_log_says_of_producers(seed: int) -> None:
-    history = History(seed)
+    history = ReplicatedHistory(seed)
     for _ in range(STEPS):
         history.step()
     assert min(history.met[x] for x in ("write", "send_again", "fetch", "elect", "restart", "cut")) > 0

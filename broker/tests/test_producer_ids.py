@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.producer_ids import ProducerIdManager
 from ottla.broker.tests.world import run_virtual
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 BLOCK = 1000
 
 
-class Node:
+class ProducerIdsFixture:
     """A node whose controller gives out blocks of 1,000, and can be made to refuse."""
 
     def __init__(self) -> None:
@@ -24,8 +24,8 @@ class Node:
         self.refuses: Exception | int | None = None
         self.takes_s = 0.0
         self.beside: list[Callable[[], Awaitable[None]]] = []
-        self.ids = ProducerIds(self, 7, self.beside.append)  # type: ignore[arg-type]
-        self.ids.registered(70)
+        self.ids = ProducerIdManager(self, 7, self.beside.append)  # type: ignore[arg-type]
+        self.ids.set_broker_epoch(70)
 
     async def submit(self, request: Any) -> Any:
         self.asked.append((request.broker_id, request.broker_epoch))
@@ -43,12 +43,12 @@ class Node:
         """So many ids are taken; the last of them."""
         last = -1
         for _ in range(count):
-            last = await self.ids.next()
+            last = await self.ids.generate()
         return last
 
 
 def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first() -> None:
-    node = Node()
+    node = ProducerIdsFixture()
 
     async def story() -> None:
         assert await node.used(899) == 5898
@@ -57,7 +57,7 @@ def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first
         assert len(node.beside) == 1
         await node.used(10)
         assert len(node.beside) == 1, "once"
-        node.ids.registered(71)
+        node.ids.set_broker_epoch(71)
         await node.do_beside()
         assert node.asked == [(7, 70), (7, 71)]
         assert await node.used(90) == 5999
@@ -72,7 +72,7 @@ def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first
 
 
 def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> None:
-    node = Node()
+    node = ProducerIdsFixture()
     node.takes_s = 3
 
     async def story() -> None:
@@ -88,12 +88,12 @@ def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> N
 
 
 def test_two_who_wait_ask_once() -> None:
-    node = Node()
+    node = ProducerIdsFixture()
     node.takes_s = 1
     got: list[int] = []
 
     async def one() -> None:
-        got.append(await node.ids.next())
+        got.append(await node.ids.generate())
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
@@ -105,7 +105,7 @@ def test_two_who_wait_ask_once() -> None:
 
 
 def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None:
-    node = Node()
+    node = ProducerIdsFixture()
     node.takes_s = 30
     node.refuses = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
     heard: list[float] = []
@@ -114,7 +114,7 @@ def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None
         await trio.sleep(after_s)
         began = trio.current_time()
         with pytest.raises(ProtocolError):
-            await node.ids.next()
+            await node.ids.generate()
         heard.append(trio.current_time() - began)
 
     async def story() -> None:
@@ -129,32 +129,32 @@ def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None
 
 @pytest.mark.parametrize("refusal", [ProtocolError(ErrorCode.NOT_CONTROLLER), ErrorCode.STALE_BROKER_EPOCH.value])
 def test_without_a_block_the_client_is_to_ask_again(refusal: Exception | int) -> None:
-    node = Node()
+    node = ProducerIdsFixture()
     node.refuses = refusal
 
     async def story() -> None:
         with pytest.raises(ProtocolError) as caught:
-            await node.ids.next()
+            await node.ids.generate()
         assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         with pytest.raises(ProtocolError) as caught:
-            node.ids.take()
+            node.ids.generate_nowait()
         assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await node.do_beside()
-        assert node.ids.next_nowait() is None, "it has asked again meanwhile"
+        assert node.ids.try_generate() is None, "it has asked again meanwhile"
         node.refuses = None
         await node.do_beside()
-        assert node.ids.next_nowait() == (len(node.asked) - 1) * BLOCK + 5000
+        assert node.ids.try_generate() == (len(node.asked) - 1) * BLOCK + 5000
 
     run_virtual(story)
 
 
 def test_who_cannot_wait_has_a_block_asked_for() -> None:
-    node = Node()
+    node = ProducerIdsFixture()
 
     async def story() -> None:
-        assert [node.ids.next_nowait() for _ in range(3)] == [None] * 3
+        assert [node.ids.try_generate() for _ in range(3)] == [None] * 3
         assert len(node.beside) == 1
         await node.do_beside()
-        assert [node.ids.next_nowait() for _ in range(2)] == [5000, 5001]
+        assert [node.ids.try_generate() for _ in range(2)] == [5000, 5001]
 
     run_virtual(story)

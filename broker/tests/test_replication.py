@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.tests.brokers import Brokers, until
+from ottla.broker.tests.brokers import BrokerCluster, wait_until
 from ottla.log.durable import LogFlush
 from ottla.log.recovery import create_log
 from ottla.wire.apis import ApiKey
@@ -20,7 +20,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_bytes() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         began = trio.current_time()
@@ -31,14 +31,14 @@ def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_byt
         for number in (2, 3):
             assert brokers[number].values() == numbered(3)
             assert brokers[number].log.epochs.entries == brokers[1].log.epochs.entries == [(0, 0)]
-        await until(lambda: brokers[2].log.high_watermark == 3)
+        await wait_until(lambda: brokers[2].log.high_watermark == 3)
 
-    brokers.play(story)
-    assert {(key, version) for _, _, key, version in brokers.seen} == {(ApiKey.FETCH, 18)}, "R311, R312"
+    brokers.run(story)
+    assert {(key, version) for _, _, key, version in brokers.requests} == {(ApiKey.FETCH, 18)}, "R311, R312"
 
 
 def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_with_everything() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         assert await brokers[1].produce(*numbered(2)) is E.NONE
@@ -46,21 +46,21 @@ def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_wit
         assert await brokers[1].produce(b"2", timeout_ms=200) is E.REQUEST_TIMED_OUT
         assert brokers[1].log.high_watermark == 2, "R332: a member whose copy is not known holds it"
         brokers.fence(3)
-        await until(lambda: brokers[1].log.high_watermark == 3)
+        await wait_until(lambda: brokers[1].log.high_watermark == 3)
         assert await brokers[1].produce(*numbered(5, 3)) is E.NONE
-        brokers[3].begin()
+        brokers[3].start()
         brokers.register()
-        await until(lambda: brokers.partition().isr == (1, 2, 3))
+        await wait_until(lambda: brokers.partition().isr == (1, 2, 3))
         assert brokers[3].values() == numbered(8)
         assert await brokers[1].produce(b"8") is E.NONE
         assert brokers[3].values() == numbered(9)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_what_a_leader_took_before_it_was_relieved_it_acknowledges_once_the_new_one_has_committed_it() -> None:
     """Told NOT_LEADER_OR_FOLLOWER, a producer would write a second time what lies there already."""
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         told: list[E] = []
@@ -70,20 +70,22 @@ def test_what_a_leader_took_before_it_was_relieved_it_acknowledges_once_the_new_
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
-            await until(lambda: brokers[2].log.log_end_offset == brokers[3].log.log_end_offset == 1, every_s=0.0001)
+            await wait_until(
+                lambda: brokers[2].log.log_end_offset == brokers[3].log.log_end_offset == 1, every_s=0.0001
+            )
             assert brokers[1].log.high_watermark == 0, "it has not heard of that yet"
-            brokers.say(leader=2)
+            brokers.commit_partition(leader=2)
             began = trio.current_time()
         assert told == [E.NONE]
         assert trio.current_time() - began < 0.05, "it asks again and again until it knows"
         assert await brokers[2].produce(b"1") is E.NONE
         assert [brokers[number].values() for number in (1, 2, 3)] == [numbered(2)] * 3
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was_not_is_cut() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         assert await brokers[1].produce(*numbered(3)) is E.NONE
@@ -93,21 +95,21 @@ def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was
         brokers[1].kill()
         brokers.cut.clear()
         brokers.fence(1, leader=2)
-        await until(lambda: brokers[2].leads)
+        await wait_until(lambda: brokers[2].is_leader)
         assert await brokers[2].produce(*numbered(3, 3)) is E.NONE
         assert brokers[1].log.log_end_offset == 4
-        brokers[1].begin()
+        brokers[1].start()
         brokers.register()
-        await until(lambda: 1 in brokers.partition().isr)
+        await wait_until(lambda: 1 in brokers.partition().isr)
         for number in (1, 2, 3):
             assert brokers[number].values() == numbered(6)
             assert brokers[number].log.epochs.entries == [(0, 0), (1, 3)]
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_a_member_that_is_too_slow_is_let_go_and_comes_back_once_it_has_everything() -> None:
-    brokers = Brokers(replica_lag_time_max_ms="2000")
+    brokers = BrokerCluster(replica_lag_time_max_ms="2000")
 
     async def story() -> None:
         brokers.cut.add(3)
@@ -117,16 +119,16 @@ def test_a_member_that_is_too_slow_is_let_go_and_comes_back_once_it_has_everythi
         assert 3 < trio.current_time() < 4.5
         assert brokers.partition().isr == (1, 2)
         brokers.cut.clear()
-        await until(lambda: brokers.partition().isr == (1, 2, 3))
+        await wait_until(lambda: brokers.partition().isr == (1, 2, 3))
         assert brokers[3].values() == [b"0"]
         assert brokers.refuses == []
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 @pytest.mark.parametrize("members", [2, 3])
 def test_under_min_isr_nothing_is_taken_and_nothing_is_committed(members: int) -> None:
-    brokers = Brokers(min_insync_replicas=str(members))
+    brokers = BrokerCluster(min_insync_replicas=str(members))
 
     async def story() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
@@ -134,20 +136,20 @@ def test_under_min_isr_nothing_is_taken_and_nothing_is_committed(members: int) -
         for number in others:
             brokers[number].kill()
             brokers.fence(number)
-        await until(lambda: len(brokers[1].replica.state.isr.maximal) == members - 1)  # type: ignore[union-attr]
+        await wait_until(lambda: len(brokers[1].replica.state.isr.maximal_isr) == members - 1)  # type: ignore[union-attr]
         assert await brokers[1].produce(b"1") is E.NOT_ENOUGH_REPLICAS
         assert await brokers[1].produce(b"1", acks=1) is E.NONE
         assert brokers[1].log.high_watermark == 1
         for number in others:
-            brokers[number].begin()
+            brokers[number].start()
         brokers.register()
-        await until(lambda: brokers[1].log.high_watermark == 2)
+        await wait_until(lambda: brokers[1].log.high_watermark == 2)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         brokers[3].kill()
@@ -156,17 +158,17 @@ def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
         for value in numbered(6):
             assert await brokers[1].produce(value) is E.NONE
         assert brokers[1].log.maybe_increment_log_start_offset(4)
-        brokers[3].begin()
+        brokers[3].start()
         brokers.register()
-        await until(lambda: 3 in brokers.partition().isr)
+        await wait_until(lambda: 3 in brokers.partition().isr)
         assert brokers[3].log.log_start_offset == 4
         assert brokers[3].values() == numbered(2, 4)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_within() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         brokers[3].kill()
@@ -175,31 +177,31 @@ def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_wi
         for first in (0, 3, 6):
             assert await brokers[1].produce(*numbered(3, first)) is E.NONE
         assert brokers[1].log.maybe_increment_log_start_offset(5)
-        brokers[3].begin()
+        brokers[3].start()
         brokers.register()
-        await until(lambda: 3 in brokers.partition().isr)
+        await wait_until(lambda: 3 in brokers.partition().isr)
         assert brokers[3].values() == numbered(6, 3)
         assert (brokers[3].log.log_start_offset, brokers[3].log.log_end_offset) == (5, 9)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_a_log_start_that_rises_rises_at_the_followers() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         for value in numbered(3):
             await brokers[1].produce(value)
         assert brokers[1].log.maybe_increment_log_start_offset(2)
-        await until(lambda: [brokers[n].log.log_start_offset for n in (2, 3)] == [2, 2])
-        await until(lambda: brokers[1].replica.low_watermark({2: 0, 3: 0}) == 2)
+        await wait_until(lambda: [brokers[n].log.log_start_offset for n in (2, 3)] == [2, 2])
+        await wait_until(lambda: brokers[1].replica.low_watermark({2: 0, 3: 0}) == 2)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
     """Of an unclean election: the leader's log ends before the followers' (R322), or has another past (R320)."""
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         brokers[3].kill()
@@ -208,43 +210,43 @@ def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
             assert await brokers[1].produce(value) is E.NONE
         for number in (1, 2):
             brokers[number].kill()
-        brokers[3].begin()
+        brokers[3].start()
         brokers.register()
-        brokers.say(leader=3, isr=(3,))
-        await until(lambda: brokers[3].leads)
-        brokers[1].begin()
+        brokers.commit_partition(leader=3, isr=(3,))
+        await wait_until(lambda: brokers[3].is_leader)
+        brokers[1].start()
         brokers.register()
-        await until(lambda: 1 in brokers.partition().isr)
+        await wait_until(lambda: 1 in brokers.partition().isr)
         assert brokers[1].values() == []
         assert await brokers[3].produce(b"new") is E.NONE
-        brokers[2].begin()
+        brokers[2].start()
         brokers.register()
-        await until(lambda: 2 in brokers.partition().isr)
+        await wait_until(lambda: 2 in brokers.partition().isr)
         assert [brokers[n].values() for n in (1, 2, 3)] == [[b"new"]] * 3
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_leaders_and_followers_change_places_on_one_node() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         for turn, leader in enumerate((2, 3, 1, 3, 2, 1)):
-            brokers.say(leader=leader)
-            await until(lambda: brokers.leader.leads)
+            brokers.commit_partition(leader=leader)
+            await wait_until(lambda: brokers.leader.is_leader)
             assert await brokers.leader.produce(*numbered(2, 2 * turn)) is E.NONE
         for number in (1, 2, 3):
             assert brokers[number].values() == numbered(12)
-        await until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
+        await wait_until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 # ---------------------------------------------------------------------- what goes wrong with one partition
 
 
 def test_what_a_process_is_only_short_of_is_tried_again() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
@@ -262,11 +264,11 @@ def test_what_a_process_is_only_short_of_is_tried_again() -> None:
         assert 2.5 < trio.current_time() < 4.5, "a second each time"
         assert brokers[2].values() == numbered(2)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_a_directory_that_fails_under_a_follower_is_told_and_nothing_more_is_asked_for() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
@@ -275,11 +277,11 @@ def test_a_directory_that_fails_under_a_follower_is_told_and_nothing_more_is_ask
         assert await brokers[1].produce(b"1", timeout_ms=3000) is E.REQUEST_TIMED_OUT
         assert brokers[2].failed == 1
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
-    brokers = Brokers()
+    brokers = BrokerCluster()
 
     async def story() -> None:
         brokers.cut.add(3)
@@ -290,11 +292,11 @@ def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
         await trio.sleep(5)
         assert brokers[3].values() == []
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_synced_there() -> None:
-    brokers = Brokers(log_flush_interval_messages="1")
+    brokers = BrokerCluster(log_flush_interval_messages="1")
 
     async def story() -> None:
         broker = brokers[2]
@@ -311,11 +313,11 @@ def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_
         assert await brokers[1].produce(b"0") is E.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
-    brokers.play(story)
+    brokers.run(story)
 
 
 def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_where_it_lies_now() -> None:
-    brokers = Brokers(log_flush_interval_messages="1")
+    brokers = BrokerCluster(log_flush_interval_messages="1")
     failed: list[str] = []
 
     async def story() -> None:
@@ -332,16 +334,16 @@ def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_wh
 
         broker.env.in_thread = breaks
         for fetcher in broker.fetchers._fetchers.values():
-            fetcher._world = fetcher._world._replace(fail=lambda error, log: failed.append(log.directory))
+            fetcher._dependencies = fetcher._dependencies._replace(fail=lambda error, log: failed.append(log.directory))
         assert await brokers[1].produce(b"0") is E.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
-    brokers.play(story)
+    brokers.run(story)
     assert failed == ["/a/t-0"]
 
 
 def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -> None:
-    brokers = Brokers(log_flush_interval_messages="1")
+    brokers = BrokerCluster(log_flush_interval_messages="1")
     synced: list[int] = []
 
     async def story() -> None:
@@ -362,4 +364,4 @@ def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -
         assert synced == [1, 1]
         assert [brokers[n].log.recovery_point for n in (2, 3)] == [1, 1]
 
-    brokers.play(story)
+    brokers.run(story)

@@ -8,20 +8,20 @@ import random
 import pytest
 import trio
 
-from ottla.broker.replica.partition import Leading
-from ottla.broker.tests.brokers import Brokers, until
+from ottla.broker.replica.partition import LeaderState
+from ottla.broker.tests.brokers import BrokerCluster, wait_until
 from ottla.wire.errors import ErrorCode as E
 
 SEEDS = int(os.environ.get("REPLICATION_SEEDS", "3"))
 STEPS = 25
 
 
-class Chaos:
+class ReplicationChaos:
     """One story of a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.brokers = Brokers(replica_lag_time_max_ms="3000", min_insync_replicas="2")
+        self.brokers = BrokerCluster(replica_lag_time_max_ms="3000", min_insync_replicas="2")
         self.acked: list[bytes] = []
         self.sent = 0
         self.down: set[int] = set()
@@ -31,7 +31,7 @@ class Chaos:
         while True:
             leader, value = self.brokers.leader, b"%d" % self.sent
             self.sent += 1
-            if leader.is_up and leader.leads:
+            if leader.is_up and leader.is_leader:
                 with trio.move_on_after(3):
                     if await leader.produce(value, timeout_ms=2000) is E.NONE and leader.is_up:
                         self.acked.append(value)
@@ -41,8 +41,8 @@ class Chaos:
         """Nobody counts as committed what a member of the ISR lacks."""
         brokers = self.brokers
         for broker in brokers.all.values():
-            state = broker.replica.state if broker.is_up and broker.leads else None
-            if isinstance(state, Leading) and state.epoch == brokers.partition().leader_epoch:
+            state = broker.replica.state if broker.is_up and broker.is_leader else None
+            if isinstance(state, LeaderState) and state.epoch == brokers.partition().leader_epoch:
                 for member in brokers.partition().isr:
                     other = brokers[member]
                     if other.replicas.get("t", 0) is not None:
@@ -62,14 +62,14 @@ class Chaos:
                     brokers.register(fenced=(number,))
             case 2 if self.down:
                 back = self.down.pop()
-                brokers[back].begin()
+                brokers[back].start()
                 brokers.register()
             case 3:
                 brokers.cut ^= {number} - {brokers.partition().leader} - self.down
             case _:
                 living = [i for i in brokers.partition().isr if i not in self.down | brokers.cut]
                 if living:
-                    brokers.say(leader=self.rng.choice(living))
+                    brokers.commit_partition(leader=self.rng.choice(living))
         await trio.sleep(self.rng.random() * 2)
         self.held()
 
@@ -82,11 +82,11 @@ class Chaos:
         brokers = self.brokers
         brokers.cut.clear()
         for number in self.down:
-            brokers[number].begin()
+            brokers[number].start()
         brokers.register()
-        brokers.say()  # whoever was cut off hears of it now
-        await until(lambda: brokers.leader.leads)
-        await until(lambda: set(brokers.partition().isr) == {1, 2, 3}, 60)
+        brokers.commit_partition()  # whoever was cut off hears of it now
+        await wait_until(lambda: brokers.leader.is_leader)
+        await wait_until(lambda: set(brokers.partition().isr) == {1, 2, 3}, 60)
         while await brokers.leader.produce(b"last") is not E.NONE:  # noqa: ASYNC110
             await trio.sleep(0.1)
         logs = [brokers[number].values() for number in (1, 2, 3)]
@@ -97,6 +97,6 @@ class Chaos:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_acknowledged_is_kept_and_all_logs_end_the_same(seed: int) -> None:
-    chaos = Chaos(seed)
-    chaos.brokers.play(chaos.story)
+    chaos = ReplicationChaos(seed)
+    chaos.brokers.run(chaos.story)
     assert len(chaos.acked) > 30

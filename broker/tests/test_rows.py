@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.handlers.rows import once
+from ottla.broker.handlers.rows import distinct
 
 
 def test_a_name_counts_once_and_where_it_comes_again_it_is_told() -> None:
-    assert list(once(["a", "", "a", "b", "", "b"])) == ["a", "", None, "b", None, None]
+    assert list(distinct(["a", "", "a", "b", "", "b"])) == ["a", "", None, "b", None, None]

@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.config import NodeConfig
 from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
 from ottla.broker.handlers import describe_configs
-from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
+from ottla.broker.replica.throttle import FOLLOWER, LEADER, ReplicationQuota
 from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, canonical_value, check_value
@@ -72,12 +72,12 @@ def odd(key: ConfigKey, value: str) -> Iterator[str]:
 
 def read_topic(config: NodeConfig, image: MetadataImage, name: str) -> list[Any]:
     """All that anybody reads of a topic's settings."""
-    sides = [Throttle(side, 1) for side in (LEADER, FOLLOWER)]
+    sides = [ReplicationQuota(side, 1) for side in (LEADER, FOLLOWER)]
     return [
         config.log_settings(image, "t"),
         config.topic_text(image, "t", KEYS[name]),
         topic_change_rules(image, config.values, image.topics["t"]),
-        [side.names(image, "t", number) for side in sides for number in range(3)],
+        [side.is_throttled(image, "t", number) for side in sides for number in range(3)],
     ]
 
 

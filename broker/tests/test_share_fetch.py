@@ -210,7 +210,7 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
             began = trio.current_time()
             replica = node.stage.hosted.replicas["t", 1]
             told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
-            replica.follow_image(1, told, 0)
+            replica.apply_partition_state(1, told, 0)
             node.stage.services.share_partition_manager.resigned(replica)
         assert trio.current_time() == began
         assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}

@@ -10,7 +10,7 @@ import trio.testing
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.share.offsets import ToAlter
-from ottla.broker.handlers.share_fetch import _Fetch
+from ottla.broker.handlers.share_fetch import _ShareFetch
 from ottla.broker.server.dispatch import RequestContext
 from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.state import SharePartitionKey
@@ -24,7 +24,7 @@ from ottla.wire.messages import alter_share_group_offsets as al
 MANY = 200
 
 
-class Slow(Node):
+class SlowShareNode(Node):
     """One whose every step takes a whole turn."""
 
     def context(self, key: ApiKey, version: int) -> RequestContext:
@@ -34,7 +34,7 @@ class Slow(Node):
 
 
 def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -> None:
-    node = Slow(MANY)
+    node = SlowShareNode(MANY)
 
     async def story() -> None:
         fetch = partial(node.fetch, 0, *range(MANY))
@@ -44,23 +44,23 @@ def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -
 
 
 def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
-    node = Slow(MANY)
+    node = SlowShareNode(MANY)
 
     async def story() -> None:
         await node.fetch(0, *range(MANY))
-        began, looked = trio.current_time(), _Fetch._look_at
+        began, looked = trio.current_time(), _ShareFetch._update_acquirable
 
         def once(fetch: Any, place: Any) -> bool:
-            if place.partition == MANY - 1 and _Fetch._look_at is once:
-                _Fetch._look_at = looked  # type: ignore[method-assign]
+            if place.partition == MANY - 1 and _ShareFetch._update_acquirable is once:
+                _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
                 node.produce(1)  # which has been looked at
             return looked(fetch, place)
 
-        _Fetch._look_at = once  # type: ignore[method-assign]
+        _ShareFetch._update_acquirable = once  # type: ignore[method-assign]
         try:
             (topic,) = (await node.fetch(1, max_wait_ms=60_000)).responses
         finally:
-            _Fetch._look_at = looked  # type: ignore[method-assign]
+            _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
         assert [len(row.acquired_records) for row in topic.partitions] == [1]
         assert trio.current_time() == began
         assert len(node.stage.services.purgatory) == 0
@@ -120,7 +120,7 @@ def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since
 
 
 def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_the_last_counts() -> None:
-    node = Slow(MANY)
+    node = SlowShareNode(MANY)
 
     async def story() -> None:
         begun: list[tuple[int, int]] = []

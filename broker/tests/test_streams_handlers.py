@@ -28,7 +28,7 @@ APP = topology(sub("0", "t", sinks=("r",)), sub("1", repartition=(internal("r"),
 READS = topology(sub("0", "t"))
 
 
-class Streams(Node):
+class StreamsHandlersNode(Node):
     """A node that serves streams groups, and "t" with three partitions; topics to be made are kept."""
 
     def __init__(self, level: int = 1, **settings: str) -> None:
@@ -41,7 +41,9 @@ class Streams(Node):
         internal_topics = SimpleNamespace(
             create=lambda topics, quiet_ms: self.created.append((list(topics), quiet_ms)), failure=self.failures_of.get
         )
-        self.stage.services.controller_forwarder = SimpleNamespace(internal_topics=lambda now_ms: internal_topics)
+        self.stage.services.controller_forwarder = SimpleNamespace(
+            streams_internal_topics=lambda now_ms: internal_topics
+        )
 
     def beat(self, **fields: Any) -> hb.StreamsGroupHeartbeatResponse:
         joining = {"rebalance_timeout_ms": 30_000, "topology": READS, "process_id": "p"}
@@ -76,13 +78,13 @@ class Streams(Node):
 
 
 def test_a_member_joins_and_has_its_tasks() -> None:
-    answer = Streams().beat()
+    answer = StreamsHandlersNode().beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2) or answer.status
     assert answer.active_tasks is not None
 
 
 def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
-    node = Streams(group_streams_initial_rebalance_delay_ms="0")
+    node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
     answer = node.beat()
     assert answer.active_tasks is not None
     assert [(row.subtopology_id, row.partitions) for row in answer.active_tasks] == [("0", [0, 1, 2])]
@@ -115,7 +117,7 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
 )
 def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: int) -> None:
     """237, 238."""
-    assert Streams().beat(**fields).error_code == code
+    assert StreamsHandlersNode().beat(**fields).error_code == code
 
 
 @pytest.mark.parametrize(
@@ -139,29 +141,29 @@ def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: i
 )
 def test_topologies_that_cannot_be_are_refused(said: hb.Topology, message: str) -> None:
     """237, 238."""
-    answer = Streams().beat(topology=said)
+    answer = StreamsHandlersNode().beat(topology=said)
     assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
     assert (answer.error_message or "").startswith(message)
 
 
 def test_more_tasks_than_there_can_be_are_not_even_looked_at() -> None:
     fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": rows({"0": [0] * 50_000})}
-    assert Streams().beat(**fields).error_code == E.INVALID_REQUEST
+    assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
 
 
 def test_where_streams_groups_are_switched_off_it_is_an_unknown_version() -> None:
     """237."""
-    off = Streams(level=0)
+    off = StreamsHandlersNode(level=0)
     assert off.beat().error_code == E.UNSUPPORTED_VERSION
     assert off.describe("g")[0].error_code == E.UNSUPPORTED_VERSION
-    without = Streams()
+    without = StreamsHandlersNode()
     without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic,consumer"
     assert without.beat().error_code == E.UNSUPPORTED_VERSION
 
 
 def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
     """237."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.allow((AclOperation.READ, ResourceType.GROUP, "g"))
     assert node.beat().error_code == E.GROUP_AUTHORIZATION_FAILED
     for name in ("t", "r", "log"):
@@ -175,7 +177,7 @@ CREATE_CLUSTER = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
 
 def test_internal_topics_are_made_as_they_were_asked_for() -> None:
     """241."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.beat(topology=APP)
     ((topics, quiet_ms),) = node.created
     assert [(t.name, t.num_partitions, t.replication_factor) for t in topics] == [("r", 3, -1), ("log", 3, -1)]
@@ -184,7 +186,7 @@ def test_internal_topics_are_made_as_they_were_asked_for() -> None:
 
 def test_who_may_not_make_topics_is_told() -> None:
     """241."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.allow(CREATE_CLUSTER, (AclOperation.CREATE, ResourceType.TOPIC, "log"))
     status = node.beat(topology=APP).status or []
     (detail,) = [row.status_detail for row in status if row.status_code == 3]
@@ -197,7 +199,7 @@ def test_who_may_not_make_topics_is_told() -> None:
 
 def test_what_could_not_be_made_is_told() -> None:
     """241."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.failures_of["log"] = "no room"
     status = node.beat(topology=APP).status or []
     (detail,) = [row.status_detail for row in status if row.status_code == 3]
@@ -209,7 +211,7 @@ def test_what_could_not_be_made_is_told() -> None:
 
 def test_a_group_is_described_with_its_topology_and_members() -> None:
     """246."""
-    node = Streams(group_streams_initial_rebalance_delay_ms="0")
+    node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
     node.beat(
         user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("h", 9), client_tags=[hb.KeyValue("z", "1")], rack_id="r"
     )
@@ -226,7 +228,7 @@ def test_a_group_is_described_with_its_topology_and_members() -> None:
 
 def test_internal_topics_are_shown_as_large_as_they_are_once_that_is_known() -> None:
     """246."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.beat(topology=APP)
     (group,) = node.describe("g")
     assert (group.group_state, shown(group)) == ("NotReady", {"r": 0, "log": 0})
@@ -252,7 +254,7 @@ def shown(group: sd.DescribedGroup) -> dict[str, int]:
 
 def test_groups_that_are_none_or_may_not_be_seen() -> None:
     """246."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.beat(topology=APP)
     node.commit(group="simple")
     missing, other, empty = node.describe("x", "simple", "")
@@ -278,7 +280,7 @@ def test_groups_that_are_none_or_may_not_be_seen() -> None:
 )
 def test_the_list_of_groups_has_them(states: list[str], types: list[str], found: bool) -> None:
     """246: a state of two words is asked for with a line between them."""
-    node = Streams()
+    node = StreamsHandlersNode()
     node.beat(topology=APP)
     answer = node.waited(node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types)))
     row = ls.ListedGroup("g", "streams", "NotReady", "streams")
@@ -286,7 +288,7 @@ def test_the_list_of_groups_has_them(states: list[str], types: list[str], found:
 
 
 def test_the_older_apis_know_what_it_is() -> None:
-    node = Streams()
+    node = StreamsHandlersNode()
     node.beat()
     (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, ds.DescribeGroupsRequest(["g"]))).groups
     assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
@@ -307,7 +309,7 @@ def test_the_older_apis_know_what_it_is() -> None:
 )
 def test_positions_are_read_in_the_members_epoch(member: str | None, epoch: int, code: E) -> None:
     """244."""
-    node = Streams()
+    node = StreamsHandlersNode()
     assert node.beat().member_epoch == 1, "its first target waits for others"
     wanted = of.OffsetFetchRequestGroup("g", member, epoch)
     (group,) = node.waited(node.ask(ApiKey.OFFSET_FETCH, 9, of.OffsetFetchRequest(groups=[wanted]))).groups

@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.listening import BindError, BoundListeners
-from ottla.broker.tests.ground import Ground, SlowEnv, topic
+from ottla.broker.tests.ground import BrokerStorageFixture, SlowEnv, led_topic
 from ottla.broker.tests.world import run_virtual
 from ottla.broker.upkeep.removals import DeletedLogRemover
 from ottla.broker.upkeep.supervise import MAX_BACKOFF_S, STABLE_AFTER_S, raise_unwrapped, run_logging_failure, supervise
@@ -109,30 +109,30 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 
 def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_the_node() -> None:
-    ground = Ground("/a,/b")
+    ground = BrokerStorageFixture("/a,/b")
     lost: list[int] = []
-    ground.losses.on_lost.append(lambda logs: lost.append(len(logs)))
+    ground.failure_handler.on_logs_offline.append(lambda logs: lost.append(len(logs)))
 
     async def story() -> None:
-        ground.say(topic("t", 4))
-        await ground.applier.settled()
-        replica = ground.replicas.get("t", 1)
+        ground.commit_topics(led_topic("t", 4))
+        await ground.publisher.wait_applied_and_created()
+        replica = ground.replica_manager.get("t", 1)
         assert replica is not None
-        ground.losses.fail(OSError(errno.EMFILE, "short"), replica.log)
-        assert not ground.storage.failed
+        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"), replica.log)
+        assert not ground.log_dirs.offline
         assert not lost
-        ground.losses.fail(OSError(errno.EIO, "gone"), replica.log)
-        ground.losses.fail(OSError(errno.EIO, "gone"), ground.storage.directories[1])
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), ground.log_dirs.directories[1])
         assert lost == [2]
         assert not replica.is_leader
         assert ground.ended == 0
-        ground.losses.fail(OSError(errno.EMFILE, "short"))  # behind the metadata log nothing passes
-        ground.losses.fail(OSError(errno.EIO, "again"))
+        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"))  # behind the metadata log nothing passes
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "again"))
         assert ground.ended == 1
 
-    ground.play(story)
-    assert ground.losses.failure is not None
-    assert ground.losses.failure.errno == errno.EMFILE
+    ground.run(story)
+    assert ground.failure_handler.failure is not None
+    assert ground.failure_handler.failure.errno == errno.EMFILE
     assert lost == [2]
 
 

@@ -64,7 +64,7 @@ def marked(
     )
 
 
-class Row(NamedTuple):
+class TransactionalProduceCase(NamedTuple):
     version: int
     code: E
     told: E
@@ -73,22 +73,31 @@ class Row(NamedTuple):
 
 RETRIED = 6
 ROWS = [
-    *(Row(version, E.NONE, E.NONE) for version in (3, 10, 11, 12, 13)),
-    Row(10, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
-    Row(11, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    Row(12, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    *(Row(version, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH) for version in (10, 12)),
-    *(Row(version, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING) for version in (10, 12)),
-    *(Row(11, code, E.NOT_ENOUGH_REPLICAS) for code in (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS)),
-    *(Row(12, code, E.NOT_ENOUGH_REPLICAS) for code in (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)),
-    Row(12, E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, 0),
-    Row(11, E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
-    Row(12, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, RETRIED),
+    *(TransactionalProduceCase(version, E.NONE, E.NONE) for version in (3, 10, 11, 12, 13)),
+    TransactionalProduceCase(10, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
+    TransactionalProduceCase(11, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    TransactionalProduceCase(12, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    *(TransactionalProduceCase(version, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH) for version in (10, 12)),
+    *(
+        TransactionalProduceCase(version, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING)
+        for version in (10, 12)
+    ),
+    *(
+        TransactionalProduceCase(11, code, E.NOT_ENOUGH_REPLICAS)
+        for code in (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS)
+    ),
+    *(
+        TransactionalProduceCase(12, code, E.NOT_ENOUGH_REPLICAS)
+        for code in (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
+    ),
+    TransactionalProduceCase(12, E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, 0),
+    TransactionalProduceCase(11, E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
+    TransactionalProduceCase(12, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, RETRIED),
 ]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_facts_146_and_150_what_a_coordinator_says_and_what_the_producer_hears(row: Row) -> None:
+def test_facts_146_and_150_what_a_coordinator_says_and_what_the_producer_hears(row: TransactionalProduceCase) -> None:
     stage, coordinator = a_stage(row.code)
     assert send(stage, request(("t", 0, data())), row.version) == [row.told]
     assert len(coordinator.asked) == row.asked

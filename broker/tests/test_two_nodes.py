@@ -11,8 +11,8 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.channel import ControllerChannel
-from ottla.broker.metadata.lifecycle import Lifecycle
-from ottla.broker.metadata.watch import BrokerWatch
+from ottla.broker.metadata.lifecycle import BrokerLifecycleManager
+from ottla.broker.metadata.watch import BrokerLivenessProbe
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.controller_routes import CONTROLLER_APIS
 from ottla.broker.server.dispatch import Dispatcher
@@ -48,11 +48,13 @@ class RemoteBroker:
         self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
         self.cache: Any = SimpleNamespace(image=self.image, cluster_id=ground.identity.cluster_id)
         storage: Any = SimpleNamespace(
-            online_ids=[b"d" * 16], cordoned_ids=[], clean_epoch=-1, cordon=lambda _text: False
+            online_ids=[b"d" * 16], cordoned_ids=[], clean_shutdown_epoch=-1, cordon=lambda _text: False
         )
         node: Any = self
         self.channel = ControllerChannel(self.env, ME, node, "CONTROLLER")
-        self.life = Lifecycle(self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image)
+        self.life = BrokerLifecycleManager(
+            self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image
+        )
         self.nursery: trio.Nursery
         self._epoch = 0
         controller.listeners.append(self._hear)
@@ -69,7 +71,7 @@ class RemoteBroker:
     def offset(self) -> int:
         return self.image.offset
 
-    async def caught_up(self) -> None:
+    async def wait_applied(self) -> None:
         await trio.lowlevel.checkpoint()
 
     def leader_address(self) -> tuple[str, int]:
@@ -115,7 +117,7 @@ class TwoNodeCluster:
         async def main() -> None:
             async with self.ground.controller() as self.controller, trio.open_nursery() as nursery:
                 self.ground.env.net = self.net
-                watch = BrokerWatch(self.ground.env, 1, self.controller)  # type: ignore[arg-type]
+                watch = BrokerLivenessProbe(self.ground.env, 1, self.controller)  # type: ignore[arg-type]
                 self.controller.listeners.append(watch.publish)
                 metadata = SimpleNamespace(image=self.controller.image, cluster_id="c", kraft_version=1)
                 services: Any = SimpleNamespace(
@@ -190,7 +192,7 @@ def test_one_that_is_killed_is_fenced_at_once() -> None:
         await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
         killed = trio.current_time()
         cluster.net.listeners[BROKER_PORT].close()
-        cluster.broker.life._leaving = True
+        cluster.broker.life._is_shutting_down = True
         cluster.net.accepted[0].peer_stream.close()  # the connection of its heartbeats
         await trio.sleep(0.05)
         assert cluster.state() == "fenced"
@@ -203,7 +205,7 @@ def test_one_that_is_killed_is_fenced_at_once() -> None:
 def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
-        cluster.broker.life._leaving = True
+        cluster.broker.life._is_shutting_down = True
         await trio.sleep(6)
         assert cluster.state() == "serves"
         await trio.sleep(6)
@@ -219,7 +221,7 @@ def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) 
         if leads:
             await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
         began = trio.current_time()
-        await cluster.broker.life.resign()
+        await cluster.broker.life.controlled_shutdown()
         assert trio.current_time() - began < 0.5
         assert cluster.state() == "fenced"
         topics = cluster.controller.image.topics.values()

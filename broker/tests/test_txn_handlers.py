@@ -28,7 +28,7 @@ K = ApiKey
 A = (FIRST_ID, 0)
 
 
-class Denying:
+class DenyingAuthorizer:
     """An authorizer that allows everything but what a test names."""
 
     def __init__(self, *denied: tuple[AclOperation, ResourceType]) -> None:
@@ -104,7 +104,7 @@ def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.Mo
     async def ready() -> None:
         node.ids.left = 1
 
-    monkeypatch.setattr(node.ids, "ready", ready)
+    monkeypatch.setattr(node.ids, "wait_available", ready)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID + 1, 0)
     node.transactions.resign(node.replica)
@@ -133,13 +133,13 @@ def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, c
 )
 def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying(*denied)
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
 def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.next_nowait = node.ids.take  # type: ignore[attr-defined]
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
@@ -189,7 +189,7 @@ def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, c
 def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
     node = TxnNode()
     node.init()
-    node.stage.services.authorizer = Denying(*denied)
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
@@ -218,7 +218,7 @@ def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> Non
 
 def test_fact_125_only_brokers_may_ask_so() -> None:
     node = TxnNode()
-    node.stage.services.authorizer = Denying((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
     assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
 
@@ -258,7 +258,7 @@ def test_fact_130_a_groups_partition_is_added() -> None:
 def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
     node = with_groups(TxnNode())
     node.init()
-    node.stage.services.authorizer = Denying(*denied)
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
 
 
@@ -288,7 +288,7 @@ def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[i
 def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
     node = TxnNode()
     node.init()
-    node.stage.services.authorizer = Denying(*denied)
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
@@ -321,7 +321,7 @@ def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics
     node = TxnNode()
     node.init()
     node.add(A, 0)
-    node.stage.services.authorizer = Denying(denied)
+    node.stage.services.authorizer = DenyingAuthorizer(denied)
     (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert (row.error_code, len(row.topics)) == (code, topics)
 
@@ -379,7 +379,7 @@ def test_fact_159_a_pattern_that_is_none_is_refused() -> None:
 
 def test_fact_159_what_somebody_may_not_see_is_left_out() -> None:
     node = three()
-    node.stage.services.authorizer = Denying((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
     assert listed(node).transaction_states == []
 
 

@@ -112,12 +112,12 @@ def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_
     begun(node, 0)
     node.commit_log()
     written = node.replica.log.log_end_offset
-    node.replica.follow_image(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
+    node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
     assert said(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
     assert said(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
     assert node.replica.log.log_end_offset == written
     assert node.machine.pending == {}
-    node.replica.follow_image(1, PartitionRegistration((1, 2), (1, 2), 1, 3, 2), NOW_MS)
+    node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 3, 2), NOW_MS)
     ending = node.end(A, commits=True)
     node.commit_log()
     assert ending.answer == (FIRST_ID, 1)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.tests.ground import ME, topic
-from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.tests.ground import NODE_ID, led_topic
+from ottla.broker.tests.moving import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.controller.image import MetadataImage
 from ottla.log.checkpoints import (
@@ -24,7 +24,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 
-ID = topic("t", 1).id
+ID = led_topic("t", 1).id
 TAG = "0123456789abcdef" * 2
 
 
@@ -35,22 +35,22 @@ def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
     log.close()
 
 
-def whole(ground: Moving, directory: int, *epochs: int) -> None:
+def whole(ground: LogDirMovesFixture, directory: int, *epochs: int) -> None:
     """A partition's log in a directory."""
-    where = ground.storage.directories[directory]
+    where = ground.log_dirs.directories[directory]
     filled(where.create_partition("t", 0, ID, LogConfig(), NOW_MS), epochs)
     where.logs.clear()
 
 
-def copy(ground: Moving, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
+def copy(ground: LogDirMovesFixture, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
     """What was being copied into one."""
-    where = ground.storage.directories[directory]
+    where = ground.log_dirs.directories[directory]
     filled(create_future_log(where, "t", 0, topic_id, LogConfig(), NOW_MS, tag), epochs)
 
 
-def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
+def start(ground: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
     """The next start, with an image that has the partition in that directory."""
-    known = topic("t", 1, **state)
+    known = led_topic("t", 1, **state)
     told = known.partitions[0]
     told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
     topics = {"t": replace(known, partitions={0: told})} if there else {}
@@ -60,25 +60,25 @@ def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int,
 
 
 def test_a_copy_goes_on() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1, 1, 2)
     copy(ground, 1, 1, 1)
-    known = topic("t", 1)
+    known = led_topic("t", 1)
     told = replace(known.partitions[0], directories=(ground.ids[0],))
     ground.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
 
     async def story() -> None:
         await ground.open()
-        assert (ground.where(), ground.future.log_end_offset) == ("/a", 2)
+        assert (ground.serving_directory(), ground.future_log.log_end_offset) == ("/a", 2)
         assert ground.replica.log.has_future_log
         ground.commit(ground.ids[0], leader_epoch=3)
-        await ground.moved("/b")
+        await ground.alter_and_wait("/b")
         assert ground.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
         ground.write()
         assert ground.replica.log.log_end_offset == 4
 
-    ground.tell(story, made=False)
-    assert (ground.named("/a"), ground.named("/b")) == (["delete"], ["0"])
+    ground.run_moves(story, made=False)
+    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (["delete"], ["0"])
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_a_copy_goes_on() -> None:
 def test_which_of_the_two_counts(
     log: tuple[int, ...] | None, future: tuple[int, ...], place: int, served: str | None, a: list[str], b: list[str]
 ) -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     if log is not None:
         whole(ground, 0, *log)
     copy(ground, 1, *future)
     start(ground, place)
-    replica = ground.replicas.get(*AT)
-    assert (None if replica is None else ground.where()) == served
-    assert (ground.named("/a"), ground.named("/b")) == (a, b)
-    assert (AT in ground.replicas.futures) == (served == "/a")
-    assert all(not x.is_future for x in ground.storage.logs())
+    replica = ground.replica_manager.get(*TOPIC_PARTITION)
+    assert (None if replica is None else ground.serving_directory()) == served
+    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (a, b)
+    assert (TOPIC_PARTITION in ground.replica_manager.future_logs) == (served == "/a")
+    assert all(not x.is_future for x in ground.log_dirs.logs())
     counts = {"/a": (1, 1), "/b": (0, 1), None: (0, 0)}[served]
-    assert tuple(len(d.logs) for d in ground.storage.directories[:2]) == counts
+    assert tuple(len(d.logs) for d in ground.log_dirs.directories[:2]) == counts
     if replica is not None:
         assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
 
@@ -121,9 +121,9 @@ def test_which_of_the_two_counts(
 @pytest.mark.parametrize("told", [True, False])
 def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_compacted(*, told: bool) -> None:
     """One the controller was told of was synced before: there a hole is the work of the cleaner."""
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1, 1, 1)
-    there = ground.storage.directories[1]
+    there = ground.log_dirs.directories[1]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
@@ -132,68 +132,68 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
     there.written_cleaner_offsets = {("t", 0): 3}
     start(ground, 1 if told else 0)
-    log = ground.replica.log if told else ground.future
+    log = ground.replica.log if told else ground.future_log
     assert (log.directory[:2], log.log_end_offset, log.base_offsets) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
 
 
 def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     copy(ground, 2, 1)
     copy(ground, 2, 1, tag="f" * 32)
     start(ground, 2)
-    assert ground.where() == "/c"
-    assert [ground.named(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
-    assert not ground.replicas.futures
-    assert len(ground.doomed) == 3
+    assert ground.serving_directory() == "/c"
+    assert [ground.directory_names(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
+    assert not ground.replica_manager.future_logs
+    assert len(ground.scheduled_deletes) == 3
 
 
 def test_a_copy_beside_the_partition_itself_is_of_no_use() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 1, 1)
     copy(ground, 1)
     start(ground, 1)
-    assert (ground.where(), ground.named("/b")) == ("/b", ["0", "delete"])
-    assert not ground.replicas.futures
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0", "delete"])
+    assert not ground.replica_manager.future_logs
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
     there: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     copy(ground, 1, 1, topic_id=b"an older topic--")
     with caplog.at_level(logging.WARNING):
         start(ground, 0, there=there)
-    assert ground.named("/b") == ["stray"]
+    assert ground.directory_names("/b") == ["stray"]
     assert "belongs to no partition of this node's" in caplog.text
-    assert not ground.storage.directories[1].logs
+    assert not ground.log_dirs.directories[1].logs
 
 
 def test_a_copy_that_was_only_just_begun_goes() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1)
     ground.env.disk.unlink(f"/b/t-0.{TAG}-future/partition.metadata")
     start(ground, 0)
-    assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
-    assert not ground.storage.directories[1].logs
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
+    assert not ground.log_dirs.directories[1].logs
 
 
-def torn(ground: Moving, where: str = "/b") -> None:
+def torn(ground: LogDirMovesFixture, where: str = "/b") -> None:
     write_partition_metadata(ground.env.disk, f"{where}/t-0.{TAG}-future", ID, sync=True)
     ground.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
 
 
 def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     torn(ground)
     start(ground, 1)
-    assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
-    ground = Moving()
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
+    ground = LogDirMovesFixture()
     copy(ground, 1, 1)
     torn(ground)
     with pytest.raises(CorruptFile):
@@ -201,17 +201,17 @@ def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
 
 
 def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     ground.break_disk("-future/", errno.EIO)
     start(ground, 0)
-    assert list(ground.storage.failed) == ["/b"]
-    assert (ground.where(), ground.replicas.futures) == ("/a", {})
+    assert list(ground.log_dirs.offline) == ["/b"]
+    assert (ground.serving_directory(), ground.replica_manager.future_logs) == ("/a", {})
 
 
 def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_leaves_it() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     path = f"/b/t-0.{TAG}-future"
@@ -219,80 +219,82 @@ def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_le
         PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and what == "open" else None
     )
     start(ground, 0)
-    assert not ground.storage.failed
+    assert not ground.log_dirs.offline
     assert ground.env.disk.exists(path)
 
 
-@pytest.mark.parametrize(("isr", "counts"), [((), False), ((ME,), False), ((ME, ME + 1), True), ((ME + 1,), True)])
+@pytest.mark.parametrize(
+    ("isr", "counts"), [((), False), ((NODE_ID,), False), ((NODE_ID, NODE_ID + 1), True), ((NODE_ID + 1,), True)]
+)
 def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_has(
     isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 1, 1, 1)
     copy(ground, 2, 1)
     ground.break_disk("/b/t-0")
-    start(ground, 2, replicas=(ME, ME + 1), isr=isr)
-    assert list(ground.storage.failed) == ["/b"]
-    assert (ground.replicas.get(*AT) is not None) == counts
-    assert ground.replicas.offline == (set() if counts else {AT})
-    assert ground.named("/c") == (["0"] if counts else ["future"])
+    start(ground, 2, replicas=(NODE_ID, NODE_ID + 1), isr=isr)
+    assert list(ground.log_dirs.offline) == ["/b"]
+    assert (ground.replica_manager.get(*TOPIC_PARTITION) is not None) == counts
+    assert ground.replica_manager.offline_partitions == (set() if counts else {TOPIC_PARTITION})
+    assert ground.directory_names("/c") == (["0"] if counts else ["future"])
     assert ("is no more in log.dirs" in caplog.text) != counts
 
 
 def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
-    ground = Moving()
-    there = ground.storage.directories[2]
+    ground = LogDirMovesFixture()
+    there = ground.log_dirs.directories[2]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,))
     there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
-    write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {AT: 3})
+    write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {TOPIC_PARTITION: 3})
     there.load_checkpoints()
     whole(ground, 1, 1, 1, 1, 1, 1)
     ground.break_disk("/b/t-0")
     start(ground, 2)
     there.write_checkpoints()
     there.unlock()
-    ground.storage.directories[0].unlock()
+    ground.log_dirs.directories[0].unlock()
     ground.break_disk("nowhere")
-    again = Moving("/a,/c", env=ground.env)
+    again = LogDirMovesFixture("/a,/c", env=ground.env)
     start(again, 1)
     assert (again.replica.log.log_end_offset, again.replica.log.base_offsets) == (4, [0, 2, 3])
 
 
 def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 1, 1, 1)
     copy(ground, 2, 1)
     torn(ground, "/c")
     ground.break_disk("/b/t-0")
     start(ground, 2)
-    assert ground.replicas.offline == {AT}
-    assert ground.named("/c") == ["future"]
+    assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
+    assert ground.directory_names("/c") == ["future"]
 
 
 def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_without_it() -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     ground.break_disk("-future/", errno.EMFILE)
     with pytest.raises(OSError, match="injected"):
         start(ground, 0)
-    assert ground.storage.failed == {}
+    assert ground.log_dirs.offline == {}
 
 
 def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
-    ground = Moving()
-    where = ground.storage.directories[1]
+    ground = LogDirMovesFixture()
+    where = ground.log_dirs.directories[1]
     log = create_future_log(where, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     log.truncate_fully_and_start_at(5, NOW_MS)
     filled(log, (1, 1))
     waited = ground.watch_disk()
     start(ground, 1)
-    assert (ground.where(), ground.named("/b")) == ("/b", ["0"])
-    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {AT: 5}
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0"])
+    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {TOPIC_PARTITION: 5}
     assert [path for _, path in waited if CLEANER_OFFSET_CHECKPOINT in path or path == "/b"] == []
 
 
@@ -308,33 +310,33 @@ def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the
 def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controller_has_it(
     place: int, one: tuple[int, ...], other: tuple[int, ...], served: str
 ) -> None:
-    ground = Moving()
+    ground = LogDirMovesFixture()
     whole(ground, 0, *one)
     whole(ground, 1, *other)
     start(ground, place)
-    assert ground.where() == served
-    assert ground.named("/a" if served == "/b" else "/b") == ["stray"]
+    assert ground.serving_directory() == served
+    assert ground.directory_names("/a" if served == "/b" else "/b") == ["stray"]
 
 
 def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
-    ground = Moving()
-    log = create_future_log(ground.storage.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    ground = LogDirMovesFixture()
+    log = create_future_log(ground.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
     log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
     log.close_files()
     start(ground, 2)
-    assert ground.named("/b") == ["future"]
-    ground.storage.close(1)
+    assert ground.directory_names("/b") == ["future"]
+    ground.log_dirs.close(1)
     unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
     assert f"/b/t-0.{TAG}-future/00000000000000000000.log" not in unsynced, "the next start believes it"
 
 
 def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() -> None:
     """Of two copies one counts; its directory fails while how far it is compacted is noted."""
-    ground = Moving()
+    ground = LogDirMovesFixture()
     copy(ground, 1, 1, 1)
     copy(ground, 2, 1, 1)
-    ground.storage.directories[1].are_cleaner_offsets_synced = False  # a power cut might take the file
+    ground.log_dirs.directories[1].are_cleaner_offsets_synced = False  # a power cut might take the file
     ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
     start(ground, 1)
-    assert set(ground.storage.failed) == {"/b"}
-    assert ground.named("/c") == ["future"], "it may be the only one that is left"
+    assert set(ground.log_dirs.offline) == {"/b"}
+    assert ground.directory_names("/c") == ["future"], "it may be the only one that is left"

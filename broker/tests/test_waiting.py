@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.replica.waiting import Waiting
-from ottla.broker.tests.ground import ME
-from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.replica.waiting import DelayedProduce
+from ottla.broker.tests.ground import NODE_ID
+from ottla.broker.tests.moving import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.broker.tests.world import NOW_MS
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import PartitionRegistration, TopicImage
@@ -18,7 +18,7 @@ OTHER = 2
 
 def led_by(leader: int, epoch: int) -> TopicImage:
     """A topic whose partition this node and another one have."""
-    state = PartitionRegistration((ME, OTHER), (ME, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
+    state = PartitionRegistration((NODE_ID, OTHER), (NODE_ID, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
     return TopicImage("t", ID, {0: state})
 
 
@@ -26,51 +26,51 @@ def append(log: PartitionLog, epoch: int) -> None:
     log.append_as_follower(r.build_batch([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
 
 
-async def swapped(ground: Moving, *, cut: bool) -> Waiting:
+async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
     """A batch appended as the leader; another node leads then, and a copy takes the log's place.
 
     ``cut``: the other leader did not have the batch, and has another one at its offset, which is committed.
     """
-    ground.say(led_by(ME, 0))
-    await ground.applier.settled()
+    ground.commit_topics(led_by(NODE_ID, 0))
+    await ground.publisher.wait_applied_and_created()
     replica = ground.replica
     ground.write()
-    waiting = Waiting.begin(replica, None)
-    assert not waiting.is_decided
-    ground.say(led_by(OTHER, 1))
-    await ground.applier.settled()
+    waiting = DelayedProduce.for_log_end(replica, None)
+    assert not waiting.is_completed
+    ground.commit_topics(led_by(OTHER, 1))
+    await ground.publisher.wait_applied_and_created()
     old = replica.log
     if cut:
         old.truncate_to(0, NOW_MS)
         append(old, 1)
-    future = create_future_log(ground.storage.directories[1], *AT, ID, old.config, NOW_MS, "0" * 32)
+    future = create_future_log(ground.log_dirs.directories[1], *TOPIC_PARTITION, ID, old.config, NOW_MS, "0" * 32)
     future.append_as_follower(old.read(0, 1000, old.log_end_offset, at_least_one=True).read(), NOW_MS)  # type: ignore[union-attr]
     for log in (old, future):
         log.set_high_watermark(1)
-    assert waiting.is_lost == cut
+    assert waiting.is_outcome_unknown == cut
     assert future.truncations == 0, "it never had what was cut"
-    ground.storage.directories[1].add_log(future)
-    ground.replicas.swap(replica, future)
+    ground.log_dirs.directories[1].add_log(future)
+    ground.replica_manager.promote_future_log(replica, future)
     return waiting
 
 
 def test_batch_that_was_cut_off_before_a_copy_took_the_logs_place_is_not_acknowledged() -> None:
-    ground = Moving(obeys=False)
+    ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
         waiting = await swapped(ground, cut=True)
-        assert waiting.is_lost
-        assert waiting.is_gone
+        assert waiting.is_outcome_unknown
+        assert waiting.is_failed
 
-    ground.play(story)
+    ground.run(story)
 
 
 def test_batch_whose_log_was_replaced_while_another_node_leads_is_in_doubt() -> None:
-    ground = Moving(obeys=False)
+    ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
-        assert (await swapped(ground, cut=False)).is_gone, (
+        assert (await swapped(ground, cut=False)).is_failed, (
             "the copy's cuts say nothing of the batch: the producer tries again"
         )
 
-    ground.play(story)
+    ground.run(story)

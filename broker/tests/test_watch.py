@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.watch import KNOCKS_S, PATIENCE_S, REACH_S, STAY_S, BrokerWatch
+from ottla.broker.metadata.watch import (
+    CONNECT_RETRY_S,
+    CONNECT_TIMEOUT_S,
+    FIRST_HEARTBEAT_WAIT_S,
+    PROBE_DELAYS_S,
+    BrokerLivenessProbe,
+)
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, run_virtual
@@ -27,7 +33,7 @@ def broker(broker_id: int, epoch: int = EPOCH, *, fenced: bool = False) -> m.Reg
     return m.RegisterBrokerRecord(broker_id, broker_epoch=epoch, end_points=ends, fenced=fenced)
 
 
-class House:
+class LivenessProbeFixture:
     """A controller with brokers, a network, and the one who watches."""
 
     def __init__(self, *brokers: m.RegisterBrokerRecord) -> None:
@@ -40,7 +46,7 @@ class House:
         self.told: list[tuple[float, BrokerConnectionRefused]] = []
         self.error: Exception | None = None
         watched: Any = self
-        self.watch = BrokerWatch(self.env, ME, watched)
+        self.probe = BrokerLivenessProbe(self.env, ME, watched)
 
     async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
         await trio.lowlevel.checkpoint()
@@ -58,7 +64,7 @@ class House:
             for broker_id in opens:
                 await self.net.listen("h", PORT + broker_id)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.watch.run)
+                nursery.start_soon(self.probe.run)
                 await trio.sleep(1)  # the knocks of taking over are done
                 with trio.fail_after(1000):
                     await story()
@@ -75,11 +81,11 @@ def peer() -> Peer:
 
 
 def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own() -> None:
-    house = House(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
     house.is_active = False
 
     async def story() -> None:
-        await trio.sleep(10 * REACH_S)
+        await trio.sleep(10 * CONNECT_RETRY_S)
         assert [house.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
         dialled = house.net.connect_attempts
         assert dialled.count(("h2", PORT + 2)) == 1
@@ -91,23 +97,23 @@ def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own
 
 
 def test_a_broker_that_registers_again_is_let_in_at_again() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
-        await trio.sleep(2 * REACH_S)
+        await trio.sleep(2 * CONNECT_RETRY_S)
         assert house.probes.has_reached(2, EPOCH + 1)
 
     house.play(story)
 
 
 def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_once() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         connection = peer()
         for _ in range(3):
-            house.watch.heard(connection, 2, EPOCH)
+            house.probe.on_heartbeat(connection, 2, EPOCH)
         house.told.clear()
         began = trio.current_time()
         house.dies()
@@ -122,11 +128,11 @@ def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_
 
 
 def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         connection = peer()
-        house.watch.heard(connection, 2, EPOCH)
+        house.probe.on_heartbeat(connection, 2, EPOCH)
         house.told.clear()
         connection.mark_disconnected()
         await trio.sleep(0.2)
@@ -138,34 +144,34 @@ def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
 
 
 def test_a_broker_that_only_connects_anew_is_left_alone() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         await trio.sleep(2)
         house.net.connect_attempts.clear()
         connection = peer()
-        house.watch.heard(connection, 2, EPOCH)
+        house.probe.on_heartbeat(connection, 2, EPOCH)
         connection.mark_disconnected()
         await trio.sleep(5)
         assert house.told == []
-        assert len(house.net.connect_attempts) == len(KNOCKS_S)
+        assert len(house.net.connect_attempts) == len(PROBE_DELAYS_S)
 
     house.play(story)
 
 
 @pytest.mark.parametrize("error", [TimeoutError(110, "no answer"), OSError(113, "no route"), None])
 def test_silence_is_no_refusal(error: OSError | None) -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def connect(host: str, port: int) -> Any:
         if error is None:
-            await trio.sleep(PATIENCE_S * 100)
+            await trio.sleep(CONNECT_TIMEOUT_S * 100)
         await trio.lowlevel.checkpoint()
         raise error or AssertionError
 
     async def story() -> None:
         connection = peer()
-        house.watch.heard(connection, 2, EPOCH)
+        house.probe.on_heartbeat(connection, 2, EPOCH)
         house.told.clear()
         house.env.net.connect = connect
         connection.mark_disconnected()
@@ -176,7 +182,7 @@ def test_silence_is_no_refusal(error: OSError | None) -> None:
 
 
 def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() -> None:
-    house = House(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
     house.is_active = False
 
     async def story() -> None:
@@ -194,7 +200,7 @@ def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() 
 
 
 def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_told_of_at_once() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         (door,) = (side for side in house.net.accepted if not side.peer_stream.is_closed)
@@ -211,29 +217,29 @@ def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_to
 
 
 def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
         doors = [side for side in house.net.accepted if not side.peer_stream.is_closed]
         assert len(doors) == 1
-        house.watch.heard(peer(), 2, EPOCH)
+        house.probe.on_heartbeat(peer(), 2, EPOCH)
         await trio.sleep(0.01)
         assert doors[0].peer_stream.is_closed
         house.net.connect_attempts.clear()
-        await trio.sleep(2 * STAY_S)
+        await trio.sleep(2 * FIRST_HEARTBEAT_WAIT_S)
         assert house.net.connect_attempts == []
 
     house.play(story)
 
 
 def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
     house.is_active = False
     connect = house.net.connect
 
     async def slowly(host: str, port: int) -> Any:
         if host == "h2":
-            await trio.sleep(PATIENCE_S / 2)
+            await trio.sleep(CONNECT_TIMEOUT_S / 2)
         return await connect(host, port)
 
     house.env.net.connect = slowly
@@ -241,23 +247,23 @@ def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> 
     async def story() -> None:
         await trio.sleep(2)
         house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
-        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({2})))
-        await trio.sleep(PATIENCE_S / 4)
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        await trio.sleep(CONNECT_TIMEOUT_S / 4)
         house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
-        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({3})))
-        await trio.sleep(PATIENCE_S / 4 + 0.1)
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({3})))
+        await trio.sleep(CONNECT_TIMEOUT_S / 4 + 0.1)
         assert house.probes.has_reached(3, EPOCH)
 
     house.play(story, opens=(2, 3))
 
 
 def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
     house.is_active = False
 
     async def story() -> None:
         connection = peer()
-        house.watch.heard(connection, 2, EPOCH)
+        house.probe.on_heartbeat(connection, 2, EPOCH)
         house.dies()
         connection.mark_disconnected()
         await trio.sleep(5)
@@ -268,13 +274,13 @@ def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
 
 @pytest.mark.parametrize("error", [ProtocolError(ErrorCode.NOT_CONTROLLER), OSError("gone")], ids=repr)
 def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception) -> None:
-    house = House(broker(ME), broker(2))
+    house = LivenessProbeFixture(broker(ME), broker(2))
     house.error = error
 
     async def story() -> None:
         for _ in range(2):
             connection = peer()
-            house.watch.heard(connection, 2, EPOCH)
+            house.probe.on_heartbeat(connection, 2, EPOCH)
             house.dies()
             connection.mark_disconnected()
             await trio.sleep(2)
@@ -284,7 +290,7 @@ def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception)
 
 
 def test_a_node_alone_does_nothing_until_another_broker_comes() -> None:
-    house = House(broker(ME))
+    house = LivenessProbeFixture(broker(ME))
     clock: list[float] = []
 
     async def story() -> None:
@@ -292,7 +298,7 @@ def test_a_node_alone_does_nothing_until_another_broker_comes() -> None:
         assert wakes.tasks_runnable == 0
         assert wakes.seconds_to_next_deadline > 500  # nobody has set an alarm but the test
         house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
-        house.watch.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(0.5)
         assert house.probes.has_reached(2, EPOCH)
         clock.append(trio.current_time())

@@ -15,7 +15,7 @@ from ottla.broker.tests import line as lines
 from ottla.broker.tests.test_authorizer import acl, holding
 from ottla.broker.tests.test_consumer_group_handlers import beat, served
 from ottla.broker.tests.test_fetch import rows_of, send
-from ottla.broker.tests.test_follower_fetch import Led, by
+from ottla.broker.tests.test_follower_fetch import LeaderPartitionFixture, by
 from ottla.broker.tests.test_telemetry import MOST, A
 from ottla.broker.tests.test_telemetry import TelemetryNode as Pushing
 from ottla.broker.tests.test_transactional import a_stage, data
@@ -50,7 +50,7 @@ def test_who_may_only_read_does_not_act_as_a_replica(
     rules: tuple[StandardAcl, ...], code: E, high_watermark: int, version: int
 ) -> None:
     """CVE-2018-1288: a fetch that named a replica moved the high watermark, so that records were lost later."""
-    led = Led()
+    led = LeaderPartitionFixture()
     led.services.authorizer = holding(*rules)
     for replica, offset in ((2, 9), (3, 12)):
         what = by(replica, offset)

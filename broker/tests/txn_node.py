@@ -10,8 +10,8 @@ import trio.testing
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.metadata.producer_ids import NoneNow
-from ottla.broker.replica.replica import Replica
+from ottla.broker.metadata.producer_ids import ProducerIdUnavailable
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import load_handler
 from ottla.broker.tests.register import Refusing
 from ottla.broker.tests.world import HandlerFixture, run_virtual
@@ -48,15 +48,15 @@ class Ids:
 
     def take(self) -> int:
         if self.left == 0:
-            raise NoneNow
+            raise ProducerIdUnavailable
         if self.left is not None:
             self.left -= 1
         self.given += 1
         return FIRST_ID + self.given - 1
 
-    async def ready(self) -> None:
+    async def wait_available(self) -> None:
         if self.left == 0:
-            raise NoneNow
+            raise ProducerIdUnavailable
 
 
 class TxnNode:
@@ -67,7 +67,7 @@ class TxnNode:
     ) -> None:
         self.stage = HandlerFixture(**settings)
         isr, log = (1, 2) if followed else (1,), LogConfig(min_insync_replicas=min_isr)
-        self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
+        self.replica: HostedPartition = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
         self.stage.hosted.host("t", partitions=3)
         self.level = level
         self.partitions = 1

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.replica.throttle import LEADER, Throttle
+from ottla.broker.replica.replica import HostedPartition, IsrDependencies
+from ottla.broker.replica.throttle import LEADER, ReplicationQuota
 from ottla.broker.server.dispatch import BROKER_APIS, RequestContext, Uncancellable
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
@@ -113,8 +113,8 @@ class FakeReplicaManager:
         self._env = env
         self._purgatory = purgatory
         self.image = MetadataImage()
-        self.replicas: dict[tuple[str, int], Replica] = {}
-        self.leader_throttle = Throttle(LEADER, 1)
+        self.replicas: dict[tuple[str, int], HostedPartition] = {}
+        self.leader_quota = ReplicationQuota(LEADER, 1)
 
     def host(
         self,
@@ -125,7 +125,7 @@ class FakeReplicaManager:
         isr: tuple[int, ...] = (1,),
         replicas: tuple[int, ...] = (1,),
         settings: LogConfig | None = None,
-    ) -> Replica:
+    ) -> HostedPartition:
         """A topic; gives its first partition."""
         topic_id = topic_id_of(name)
         told = PartitionRegistration(replicas, isr, leader, 3, 0)
@@ -133,26 +133,26 @@ class FakeReplicaManager:
         self.image = MetadataImage(
             topics={**self.image.topics, name: topic}, topic_names={**self.image.topic_names, topic_id: name}
         )
-        rules = IsrRules(30_000, lambda broker, epoch: True)
+        rules = IsrDependencies(30_000, lambda broker, epoch: True)
         for number in range(partitions):
             path = f"/data/{name}-{number}"
             log = create_log(self._env.disk, path, name, number, topic_id, settings or LogConfig(), NOW_MS)
-            replica = Replica(log, topic_id, self._purgatory.check_and_complete, lambda r: None, rules)
-            replica.follow_image(1, told, NOW_MS)
+            replica = HostedPartition(log, topic_id, self._purgatory.check_and_complete, lambda r: None, rules)
+            replica.apply_partition_state(1, told, NOW_MS)
             self.replicas[name, number] = replica
         return self.replicas[name, 0]
 
-    def get(self, topic: str, partition: int) -> Replica | None:
+    def get(self, topic: str, partition: int) -> HostedPartition | None:
         return self.replicas.get((topic, partition))
 
-    def any(self, topic: str, partition: int) -> Replica:
+    def hosted(self, topic: str, partition: int) -> HostedPartition:
         replica = self.replicas.get((topic, partition))
         if replica is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return replica
 
-    def leader(self, topic: str, partition: int) -> Replica:
-        replica = self.any(topic, partition)
+    def leader(self, topic: str, partition: int) -> HostedPartition:
+        replica = self.hosted(topic, partition)
         if not replica.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica

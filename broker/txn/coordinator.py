@@ -17,8 +17,8 @@ from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import partition_of
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.broker.txn import records as tr
 from ottla.broker.txn.events import Marked, MarkersDue
 from ottla.broker.txn.initialising import Fresh
@@ -42,7 +42,7 @@ class TransactionCoordinator:
         env: Env,
         config: NodeConfig,
         timers: Timers,
-        fail: Fail,
+        fail: DiskErrorHandler,
         count: Callable[[], int],
         level: Callable[[], int],
         fresh: Fresh,
@@ -89,12 +89,12 @@ class TransactionCoordinator:
         """The partition of `__transaction_state` that holds an id."""
         return partition_of(transactional_id, self._count() or self._partitions)
 
-    def lead(self, replica: Replica) -> None:
+    def lead(self, replica: HostedPartition) -> None:
         """Begin to serve a partition's ids."""
         if replica.topic == TOPIC:
             self._runtime.lead(replica)
 
-    def advance(self, replica: Replica) -> None:
+    def advance(self, replica: HostedPartition) -> None:
         """A partition's high watermark has moved."""
         if replica.topic == TOPIC:
             self._runtime.advance(replica)

@@ -43,6 +43,6 @@ def make_coordinator(services: BrokerServices, timers: Timers, listener: str) ->
         services.fail,
         count,
         lambda: services.metadata.image.features.get(FEATURE, 0),
-        services.producer_ids.take,
+        services.producer_ids.generate_nowait,
         around,
     )

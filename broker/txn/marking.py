@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import EndTxn
-from ottla.broker.replica.waiting import Waiting, decided
+from ottla.broker.replica.waiting import DelayedProduce, wait_for_completion
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import TransactionCompletion
 from ottla.log.validate import AppendOrigin
@@ -46,7 +46,7 @@ class _Work:
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self.waiting: list[Waiting] = []
+        self.waiting: list[DelayedProduce] = []
         self.asked: list[_Asked] = []
 
     def begin(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
@@ -121,18 +121,18 @@ class _Work:
             services.fail(error, replica.log)
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
         if replica.log.high_watermark < replica.log.log_end_offset:
-            self.waiting.append(Waiting.begin(replica, row))
+            self.waiting.append(DelayedProduce.for_log_end(replica, row))
 
     async def finish(self, timeout_ms: float, turn: TimeSlice) -> None:
         """Wait until every marker is committed, or will not be."""
-        await decided(self._services.purgatory, self.waiting, timeout_ms)
+        await wait_for_completion(self._services.purgatory, self.waiting, timeout_ms)
         for one in self.waiting:
-            if one.is_gone:
-                one.row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif not one.is_decided:
-                one.row.error_code = ErrorCode.REQUEST_TIMED_OUT
-            elif not one.is_in_doubt and not one.replica.has_enough():
-                one.row.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if one.is_failed:
+                one.response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif not one.is_completed:
+                one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
+            elif not one.is_led_elsewhere and not one.replica.has_enough_replicas():
+                one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for ticket, row in self.asked:
             row.error_code = _of_groups(await ticket.wait())
             await turn.maybe_yield()

@@ -22,7 +22,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.replicas import ReplicaManager
 from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -75,7 +75,7 @@ class Ground(NamedTuple):
     env: Env
     config: NodeConfig
     metadata: MetadataCache
-    replicas: Replicas
+    replicas: ReplicaManager
     partition_for: Callable[[str], int]
     """The partition of `__transaction_state` that holds a transactional id."""
     add: Callable[[m.AddPartitionsToTxnRequest, int], Awaitable[m.AddPartitionsToTxnResponse]]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.cleanable import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
@@ -35,9 +35,9 @@ class LogCleaner:
     def __init__(
         self,
         env: Env,
-        storage: Storage,
+        storage: LogDirs,
         setting: Callable[[str], str],
-        fail: Fail,
+        fail: DiskErrorHandler,
     ) -> None:
         self._env = env
         self._log_dirs = storage
@@ -124,9 +124,11 @@ class LogCleaner:
 
     async def _write_checkpoint(self, log: PartitionLog) -> None:
         """Wait until the disk knows how far a log is compacted."""
-        from ottla.broker.replica.noting import note_compaction
+        from ottla.broker.replica.noting import write_cleaner_checkpoint
 
-        await self._retry_while_short(lambda: note_compaction(self._env, self._log_dirs, self._log_dirs.of(log)))
+        await self._retry_while_short(
+            lambda: write_cleaner_checkpoint(self._env, self._log_dirs, self._log_dirs.directory_of(log))
+        )
 
     async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Wait for the disk; where the process is short of something now, until it is not."""

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.replica import HostedPartition
+from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -39,10 +39,10 @@ class LogMaintenance:
     def __init__(
         self,
         env: Env,
-        storage: Storage,
+        storage: LogDirs,
         retention_every_ms: int,
         producer_expiration_ms: int,
-        fail: Fail,
+        fail: DiskErrorHandler,
         start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._retention_every_ms = retention_every_ms
@@ -51,7 +51,7 @@ class LogMaintenance:
         self._log_dirs = storage
         self._fail = fail
         self._start = start
-        self.on_flushed: list[Callable[[Replica], None]] = []
+        self.on_flushed: list[Callable[[HostedPartition], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
         self._checkpoint_writers: dict[str, CheckpointWriter] = {}
 
@@ -94,13 +94,13 @@ class LogMaintenance:
         if not log.closed:
             log.close_idle_files()
 
-    def request_flush(self, replica: Replica) -> None:
+    def request_flush(self, replica: HostedPartition) -> None:
         """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
-        if not replica.flushing:
-            replica.flushing = True
+        if not replica.is_flushing:
+            replica.is_flushing = True
             self._start(partial(self._flush, replica))
 
-    async def _flush(self, replica: Replica) -> None:
+    async def _flush(self, replica: HostedPartition) -> None:
         while not (log := replica.log).closed:
             if log.is_being_replaced:
                 await self._env.sleep(REPLACEMENT_RETRY_S)
@@ -116,12 +116,12 @@ class LogMaintenance:
                 continue
             if replica.log is not log:
                 continue  # it lies in another directory now: that sync speaks for files that are gone
-            replica.flushed(durable, self._env.now_ms())
+            replica.on_flushed(durable, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
             if durable >= log.log_end_offset:  # where a cut overtook the sync, what was written behind it is not
                 break
-        replica.flushing = False
+        replica.is_flushing = False
 
     async def apply_retention(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.scrub import list_sealed_segments, scrub_batches
 from ottla.log.segment import LogSegment
@@ -23,7 +23,7 @@ SCRUB_INTERVAL_S = 24 * 3600.0
 class Scrubber:
     """Goes round all logs."""
 
-    def __init__(self, env: Env, storage: Storage, bytes_a_second: Callable[[], int]) -> None:
+    def __init__(self, env: Env, storage: LogDirs, bytes_a_second: Callable[[], int]) -> None:
         self._env = env
         self._log_dirs = storage
         self._bytes_per_second = bytes_a_second

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.broker.groups import records
 from ottla.broker.handlers import delete_records
-from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.producer_ids import ProducerIdManager
 from ottla.broker.server import sessions
 from ottla.broker.server.session import CachedPartition
 from ottla.broker.upkeep.flusher import LogMaintenance
@@ -248,7 +248,7 @@ def cut_one_record_too_many() -> None:
 
 def give_producer_ids_twice() -> None:
     """Every producer gets the same id."""
-    ProducerIds.next_nowait = lambda _: 7  # type: ignore[method-assign]
+    ProducerIdManager.try_generate = lambda _: 7  # type: ignore[method-assign]
 
 
 def look_at_no_checksum() -> None:
@@ -279,7 +279,7 @@ def answer_before_the_sync() -> None:
 
     def make(real: Any) -> Any:
         def due(self: LogMaintenance, replica: Any) -> None:
-            replica.flushed(replica.log.log_end_offset, 0)
+            replica.on_flushed(replica.log.log_end_offset, 0)
             real(self, replica)
 
         return due

@@ -7,9 +7,15 @@ from typing import Any
 
 from ottla.broker.handlers import acknowledged
 from ottla.broker.replica import fetcher, following
-from ottla.broker.replica.making import Making
-from ottla.broker.replica.partition import Committed, Follower, Leading, PendingExpand, PendingShrink
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.making import LogCreator
+from ottla.broker.replica.partition import (
+    CommittedIsr,
+    FollowerReplica,
+    LeaderState,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+)
+from ottla.broker.replica.replica import HostedPartition
 from ottla.controller import leadership
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_id_of
 from ottla.log import recovery, truncating
@@ -21,59 +27,59 @@ from sim.tests.sowing import replace
 
 def commit_what_the_leader_has() -> None:
     """The high watermark is the leader's own end."""
-    replace(Leading, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
+    replace(LeaderState, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
 
 
 def let_anybody_join() -> None:
     """A follower joins the in-sync set whatever it has."""
 
-    def expand(self: Leading, broker: int, high_watermark: int, eligible: Any) -> Any:
-        if not isinstance(self.isr, Committed) or broker not in self.followers or broker in self.isr.isr:
+    def expand(self: LeaderState, broker: int, high_watermark: int, eligible: Any) -> Any:
+        if not isinstance(self.isr, CommittedIsr) or broker not in self.followers or broker in self.isr.isr:
             return None
-        self.isr = PendingExpand(self.isr, broker)
-        return self._change(self.isr.wanted)
+        self.isr = PendingExpandIsr(self.isr, broker)
+        return self._isr_change(self.isr.requested_isr)
 
-    Leading.expand = expand  # type: ignore[method-assign]
+    LeaderState.maybe_expand_isr = expand  # type: ignore[method-assign]
 
 
 def forget_who_is_leaving() -> None:
     """While a shrink is under way only those who stay count."""
-    PendingShrink.maximal = property(lambda self: self.wanted)  # type: ignore[assignment,method-assign]
+    PendingShrinkIsr.maximal_isr = property(lambda self: self.wanted)  # type: ignore[assignment,method-assign]
 
 
 def commit_with_too_few() -> None:
     """Neither acknowledgement nor high watermark looks at how many are in sync."""
-    Leading.is_under_min_isr = lambda *_: False  # type: ignore[method-assign]
-    Leading.has_enough_for = lambda *_: True  # type: ignore[method-assign]
+    LeaderState.is_under_min_isr = lambda *_: False  # type: ignore[method-assign]
+    LeaderState.has_enough_replicas = lambda *_: True  # type: ignore[method-assign]
 
 
 def believe_a_follower_about_nothing() -> None:
     """A follower never cuts its log."""
-    fetcher.Fetcher._cut = lambda *_: None  # type: ignore[method-assign]
+    fetcher.ReplicaFetcher._truncate = lambda *_: None  # type: ignore[method-assign]
 
 
 def cut_one_batch_too_few() -> None:
     """A log that diverged is cut behind where it parts."""
     replace(
         following,
-        "where_to_cut",
+        "compute_truncation",
         lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end).replace(offset=log_end),
     )
-    fetcher.where_to_cut = following.where_to_cut  # type: ignore[attr-defined]
+    fetcher.compute_truncation = following.compute_truncation  # type: ignore[attr-defined]
 
 
 def cut_to_the_high_watermark() -> None:
     """A follower cuts to its own high watermark when the leader changes (before KIP-101)."""
 
     def make(real: Any) -> Any:
-        def follow(self: fetcher.Fetcher, replica: Replica, leader_epoch: int) -> None:
+        def follow(self: fetcher.ReplicaFetcher, replica: HostedPartition, leader_epoch: int) -> None:
             if replica.log.log_end_offset > replica.log.high_watermark:
                 replica.log.truncate_to(replica.log.high_watermark, 0)
             real(self, replica, leader_epoch)
 
         return follow
 
-    replace(fetcher.Fetcher, "follow", make)
+    replace(fetcher.ReplicaFetcher, "add_partition", make)
 
 
 def lead_uncleanly() -> None:
@@ -106,7 +112,7 @@ def forget_producers() -> None:
 
 def acknowledge_at_the_append() -> None:
     """A batch is acknowledged as soon as the leader has it."""
-    acknowledged.Waiting.is_decided = property(lambda _: True)  # type: ignore[assignment,method-assign]
+    acknowledged.DelayedProduce.is_completed = property(lambda _: True)  # type: ignore[assignment,method-assign]
 
 
 def serve_what_is_not_committed() -> None:
@@ -122,37 +128,39 @@ def believe_in_the_in_sync_set() -> None:
     """A new leader takes it that who is in sync has all it has itself."""
 
     def make(real: Any) -> Any:
-        def begin(cls: Any, local: int, epoch: int, told: int, replicas: Any, isr: Any, end: int, now: int) -> Leading:
-            made: Leading = real(local, epoch, told, replicas, isr, end, now)
+        def begin(
+            cls: Any, local: int, epoch: int, told: int, replicas: Any, isr: Any, end: int, now: int
+        ) -> LeaderState:
+            made: LeaderState = real(local, epoch, told, replicas, isr, end, now)
             for broker in made.followers:
                 if broker in isr.isr:
-                    made.followers[broker] = Follower(end_offset=end, caught_up_ms=now)
+                    made.followers[broker] = FollowerReplica(end_offset=end, caught_up_ms=now)
             return made
 
         return classmethod(begin)
 
-    replace(Leading, "begin", make)
+    replace(LeaderState, "start_epoch", make)
 
 
 def never_expand() -> None:
     """Who left the in-sync set stays out."""
-    Leading.expand = lambda *_: None  # type: ignore[method-assign]
+    LeaderState.maybe_expand_isr = lambda *_: None  # type: ignore[method-assign]
 
 
 def join_before_the_epoch_began() -> None:
     """Who has the high watermark joins, though the leader began with more."""
 
     def make(real: Any) -> Any:
-        def expand(self: Leading, *rest: Any) -> Any:
-            began, self.epoch_start = self.epoch_start, 0
+        def expand(self: LeaderState, *rest: Any) -> Any:
+            began, self.leader_epoch_start_offset = self.leader_epoch_start_offset, 0
             try:
                 return real(self, *rest)
             finally:
-                self.epoch_start = began
+                self.leader_epoch_start_offset = began
 
         return expand
 
-    replace(Leading, "expand", make)
+    replace(LeaderState, "maybe_expand_isr", make)
 
 
 def keep_epochs_that_were_cut() -> None:
@@ -168,8 +176,8 @@ def remember_producers_that_were_cut() -> None:
 def commit_what_a_follower_has() -> None:
     """A follower counts all it has as committed."""
     replace(
-        Replica,
-        "follow_offsets",
+        HostedPartition,
+        "update_leader_offsets",
         lambda real: lambda self, high, start: real(self, max(high, self.log.log_end_offset), start),
     )
 
@@ -186,22 +194,22 @@ def stamp_the_epoch_before() -> None:
 def leave_a_replaced_disk_empty() -> None:
     """What lay on a disk that is no more is not made again."""
 
-    def is_out_of_reach(self: Making, at: Any, told: Any) -> bool:
+    def is_out_of_reach(self: LogCreator, at: Any, told: Any) -> bool:
         place = directory_id_of(told, self._config.node_id)
-        return place not in (MIGRATING, UNASSIGNED) and all(d.id != place for d in self._storage.online)
+        return place not in (MIGRATING, UNASSIGNED) and all(d.id != place for d in self._log_dirs.online)
 
-    Making._is_out_of_reach = is_out_of_reach  # type: ignore[method-assign]
+    LogCreator._may_be_in_unavailable_directory = is_out_of_reach  # type: ignore[method-assign]
 
 
 def go_on_leading() -> None:
     """Who is told that another one leads does not listen."""
 
     def make(real: Any) -> Any:
-        def follow_image(self: Replica, node_id: int, told: Any, now_ms: int) -> bool:
+        def follow_image(self: HostedPartition, node_id: int, told: Any, now_ms: int) -> bool:
             if self.is_leader and told.leader not in (node_id, -1):
                 return False
             return bool(real(self, node_id, told, now_ms))
 
         return follow_image
 
-    replace(Replica, "follow_image", make)
+    replace(HostedPartition, "apply_partition_state", make)

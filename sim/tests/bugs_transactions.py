@@ -8,7 +8,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
 from ottla.broker.groups.offsets import Offsets
 from ottla.broker.groups.pending import Pending
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.txn import deciding, ending, initialising
 from ottla.broker.txn.coordinator import TOPIC
 from ottla.broker.txn.deciding import Verdict
@@ -146,7 +146,7 @@ def forget_open_transactions() -> None:
     """Who begins to lead does not know which transactions are open."""
 
     def make(real: Any) -> Any:
-        def follow_image(self: Replica, *rest: Any) -> bool:
+        def follow_image(self: HostedPartition, *rest: Any) -> bool:
             begins = bool(real(self, *rest))
             if begins:
                 self.log.producers.ongoing_txns.clear()
@@ -154,7 +154,7 @@ def forget_open_transactions() -> None:
 
         return follow_image
 
-    replace(Replica, "follow_image", make)
+    replace(HostedPartition, "apply_partition_state", make)
 
 
 def append_a_batch_twice() -> None:

@@ -105,7 +105,7 @@ def test_a_directory_that_is_broken_at_the_start_comes_back_with_its_records_lat
         async def without(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
-            assert list(node.log_dirs.failed) == ["/b"]
+            assert list(node.log_dirs.offline) == ["/b"]
             await stage.create("new")
             assert [await stage.produce(n, topic="new") for n in range(PARTITIONS)] == [0] * PARTITIONS
 
@@ -125,7 +125,7 @@ def test_partitions_of_a_disk_that_was_replaced_are_not_made_anew_behind_the_use
         async def after(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
             assert await stage.produce(1) == 56
-            assert not node.log_dirs.failed
+            assert not node.log_dirs.offline
             await stage.create("new")
             assert len({d.path for d in node.log_dirs.online if any(t == "new" for t, _ in d.logs)}) == 2
 
@@ -229,7 +229,7 @@ def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it
 def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_partitions_have_no_leader() -> None:
     async def work(stage: Stage) -> None:
         async def without(node: Node) -> None:
-            assert list(node.log_dirs.failed) == ["/b"]
+            assert list(node.log_dirs.offline) == ["/b"]
             await trio.sleep(1)
             assert await stage.leaders() == [1, -1, 1, -1]
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]

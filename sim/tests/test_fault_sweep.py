@@ -121,9 +121,9 @@ async def one(world: World, call: int, kind: str) -> Outcome:
             for number in (ROUNDS, ROUNDS + 1):
                 for partition in range(PARTITIONS):
                     await script.produce(partition, number)
-            if hit and not running.log_dirs.failed and any(script.codes.values()):
+            if hit and not running.log_dirs.offline and any(script.codes.values()):
                 problems.append(f"nothing is out of service, but {script.codes}")
-            if running.log_dirs.failed and list(script.codes.values()).count(0) < PARTITIONS // 2:
+            if running.log_dirs.offline and list(script.codes.values()).count(0) < PARTITIONS // 2:
                 problems.append(f"the other directory does not serve: {script.codes}")
         except Again as error:
             if not hit:

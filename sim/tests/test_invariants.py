@@ -27,7 +27,7 @@ class FakeReplicas:
     """What a node hosts."""
 
     hosted: dict[tuple[str, int], Any] = field(default_factory=dict)
-    offline: set[tuple[str, int]] = field(default_factory=set)
+    offline_partitions: set[tuple[str, int]] = field(default_factory=set)
 
     def __iter__(self) -> Any:
         return iter(self.hosted.values())

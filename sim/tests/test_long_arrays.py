@@ -286,7 +286,7 @@ def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 PLANTED = {
     "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "READ_EVERY", sys.maxsize),
-    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._known)),
+    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._recognized_names)),
     "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(collect_distinct_steps)),
     "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
 }

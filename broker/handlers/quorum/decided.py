@@ -18,10 +18,10 @@ from ottla.wire.schema import Message
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask the controller in this process."""
-    return submitted(context, request, request)
+    return submit_to_controller(context, request, request)
 
 
-async def submitted(context: RequestContext, request: Message, event: Any) -> Message:
+async def submit_to_controller(context: RequestContext, request: Message, event: Any) -> Message:
     """Hand in what stands for a request."""
     controller, changes = context.services.controller, context.mutation_quota()
     try:
@@ -33,12 +33,12 @@ async def submitted(context: RequestContext, request: Message, event: Any) -> Me
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:
-            text = who_is(controller.leader_id)
+            text = not_controller_message(controller.leader_id)
         return await context.time_slice.run(build_error_response_steps(request, context.version, error.code, text))
     return answer
 
 
-def who_is(leader_id: int) -> str:
+def not_controller_message(leader_id: int) -> str:
     """What is said with NOT_CONTROLLER (``ControllerExceptions.java``)."""
     if leader_id < 0:
         return "No controller appears to be active."

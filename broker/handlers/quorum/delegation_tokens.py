@@ -8,7 +8,7 @@ Source: ``ControllerApis.handleCreateDelegationTokenRequest`` and its neighbours
 
 from __future__ import annotations
 
-from ottla.broker.handlers.delegation_tokens import refusing
+from ottla.broker.handlers.delegation_tokens import error_response
 from ottla.broker.handlers.quorum import decided
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.controller.delegation_tokens import TokenRequestContext
@@ -18,4 +18,4 @@ from ottla.wire.schema import Message
 def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask the controller in this process, as who sent it."""
     asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
-    return refusing(context, request) or decided.submitted(context, request, asked)
+    return error_response(context, request) or decided.submit_to_controller(context, request, asked)

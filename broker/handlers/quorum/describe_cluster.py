@@ -11,8 +11,8 @@ From KIP-919.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.describe_cluster import BROKERS, CONTROLLERS
-from ottla.broker.handlers.metadata import cluster_operations
+from ottla.broker.handlers.describe_cluster import BROKER_ENDPOINT, CONTROLLER_ENDPOINT
+from ottla.broker.handlers.metadata import cluster_authorized_operations
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -26,15 +26,15 @@ _WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wa
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Answer from the metadata image."""
-    if request.endpoint_type != CONTROLLERS:
-        known = request.endpoint_type == BROKERS
+    if request.endpoint_type != CONTROLLER_ENDPOINT:
+        known = request.endpoint_type == BROKER_ENDPOINT
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return DescribeClusterResponse(
             error_code=ErrorCode.INVALID_REQUEST if context.version == 0 else code,
             error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
         )
     services = context.services
-    response = DescribeClusterResponse(endpoint_type=CONTROLLERS, cluster_id=services.metadata.cluster_id)
+    response = DescribeClusterResponse(endpoint_type=CONTROLLER_ENDPOINT, cluster_id=services.metadata.cluster_id)
     for node_id, registered in sorted(context.image.controllers.items()):
         end = next((e for e in registered.end_points if e.name == context.peer.listener), None)
         if end is not None:
@@ -43,5 +43,5 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerR
     if any(node.broker_id == leader_id for node in response.brokers):
         response.controller_id = leader_id
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = cluster_operations(context)
+        response.cluster_authorized_operations = cluster_authorized_operations(context)
     return response

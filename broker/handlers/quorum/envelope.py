@@ -68,20 +68,20 @@ _SIZE_BYTES = 4
 
 def handle(context: RequestContext, request: EnvelopeRequest) -> HandlerResult:
     """Open it, answer what is inside, and seal the answer."""
-    return _opened(context, request)
+    return _open_envelope(context, request)
 
 
-async def _opened(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
+async def _open_envelope(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     try:
-        return await _answered(context, envelope)
+        return await _handle_inner_request(context, envelope)
     except ProtocolError as error:
         return EnvelopeResponse(error_code=error.code)
 
 
-async def _answered(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
+async def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     """Raises ProtocolError: what is wrong with the envelope."""
     peer = _peer(context, envelope)
-    request, route = _inside(context, envelope.request_data)
+    request, route = _parse_inner_request(context, envelope.request_data)
     inner = replace(
         context,
         key=request.key,
@@ -93,7 +93,7 @@ async def _answered(context: RequestContext, envelope: EnvelopeRequest) -> Envel
     handler = load_handler(route.handler_module)
     if context.has_authorizer:
         handler = with_authorization(handler, request.key, at_controller=True)
-    answer: Any = handler(inner, await _body(context, request))
+    answer: Any = handler(inner, await _decode_inner_body(context, request))
     if isinstance(answer, Awaitable):
         answer = await answer
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
@@ -124,7 +124,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
     return peer
 
 
-def _inside(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec]:
+def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec]:
     """The request inside, and how it is answered here."""
     try:
         request = parse_request(memoryview(data))
@@ -138,7 +138,7 @@ def _inside(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec
     return request, route
 
 
-async def _body(context: RequestContext, request: RequestFrame) -> Any:
+async def _decode_inner_body(context: RequestContext, request: RequestFrame) -> Any:
     """The request's body, within a budget and in slices where it is large."""
     cls, size_bytes = request_class(request.key), len(request.frame)
     try:

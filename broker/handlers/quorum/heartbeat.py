@@ -18,5 +18,5 @@ def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerR
     """Note the contact, and ask the controller in this process."""
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
     services.controller.record_heartbeat(broker_id, epoch)
-    services.liveness_probe().heard(context.peer, broker_id, epoch)
+    services.liveness_probe().on_heartbeat(context.peer, broker_id, epoch)
     return decided.handle(context, request)

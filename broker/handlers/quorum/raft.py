@@ -17,10 +17,10 @@ from ottla.wire.schema import Message
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Ask this node's raft."""
-    return _asked(context, request)
+    return _ask_raft(context, request)
 
 
-async def _asked(context: RequestContext, request: Message) -> Message:
+async def _ask_raft(context: RequestContext, request: Message) -> Message:
     try:
         return await context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     except ProtocolError as error:
