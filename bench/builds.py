@@ -83,7 +83,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as where:
         nodes = {
-            "other": Build(options.tree.resolve(), Path(where) / "other"),
+            "other": Build(options.tree.set_resolved_regex(), Path(where) / "other"),
             "this": Build(Path(__file__).resolve().parent.parent, Path(where) / "this"),
         }
         for node in nodes.values():

@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.watch import BrokerLivenessProbe
     from ottla.broker.replica.moves import AlterLogDirs
     from ottla.broker.server.acceptor import Acceptor
-    from ottla.broker.share.shares import Shares
+    from ottla.broker.share.shares import SharePartitionManager
     from ottla.broker.telemetry.pushed import ClientMetricsStore
     from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
-    from ottla.broker.txn.verification import Verifier
+    from ottla.broker.txn.verification import TransactionVerifier
     from ottla.peers.access import Access
 
 BackgroundTask = Callable[[], Awaitable[None]]
@@ -121,9 +121,9 @@ class BrokerComponents:
         )
         self._create_channel, self._quorum = way, quorum
         self._liveness_probe: BrokerLivenessProbe | None = None
-        self._verifier: Verifier | None = None
+        self._verifier: TransactionVerifier | None = None
         self._transactions: TransactionCoordinator | None = None
-        self._share_partition_manager: Shares | None = None
+        self._share_partition_manager: SharePartitionManager | None = None
         self._alter_log_dirs: AlterLogDirs | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._other_broker_registered = trio.Event()
@@ -177,46 +177,52 @@ class BrokerComponents:
             self.controller.listeners.append(self._liveness_probe.publish)
         return self._liveness_probe
 
-    def transaction_verifier(self) -> Verifier:
+    def transaction_verifier(self) -> TransactionVerifier:
         """What asks transactions' coordinators, made when there is the first of them."""
         if self._verifier is None:
             from ottla.broker.txn.adding import add_partitions
-            from ottla.broker.txn.verification import Ground, Verifier
+            from ottla.broker.txn.verification import TransactionVerifier, TransactionVerifierDependencies
 
             partition_for, add = self.transaction_coordinator().partition_for, partial(add_partitions, self.services)
-            self._verifier = Verifier(
-                Ground(self._env, self._config, self.cache, self.replica_manager, partition_for, add)
+            self._verifier = TransactionVerifier(
+                TransactionVerifierDependencies(
+                    self._env, self._config, self.cache, self.replica_manager, partition_for, add
+                )
             )
         return self._verifier
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """The coordinator of transactions, made when there is the first of them, or a partition that may hold some."""
         if self._transactions is None:
-            from ottla.broker.txn.making import make_coordinator
+            from ottla.broker.txn.making import create_transaction_coordinator
 
             services, replicas = self.services, self.replica_manager
-            made = self._transactions = make_coordinator(services, self.timers, self._config.inter_broker_listener)
-            self.log_maintenance.on_flushed.append(made.advance)
-            replicas.on_high_watermark_moved.append(made.advance)
-            replicas.on_resigned.append(made.resign)
+            made = self._transactions = create_transaction_coordinator(
+                services, self.timers, self._config.inter_broker_listener
+            )
+            self.log_maintenance.on_flushed.append(made.on_high_watermark_updated)
+            replicas.on_high_watermark_moved.append(made.on_high_watermark_updated)
+            replicas.on_resigned.append(made.on_resignation)
             self._nursery.start_soon(made.run)
         return self._transactions
 
     def _on_transaction_leader(self, replica: HostedPartition) -> None:
         if replica.topic == TRANSACTIONS_TOPIC:
-            self.transaction_coordinator().lead(replica)
+            self.transaction_coordinator().on_election(replica)
 
-    def share_partition_manager(self) -> Shares:
+    def share_partition_manager(self) -> SharePartitionManager:
         """What serves share groups, made with the first of them, or a partition that may remember some."""
         if self._share_partition_manager is None:
-            from ottla.broker.share.making import make_shares
+            from ottla.broker.share.making import create_share_partition_manager
 
             start, listener = self._nursery.start_soon, self._config.inter_broker_listener
-            made = self._share_partition_manager = make_shares(self.services, self.timers, listener, start)
+            made = self._share_partition_manager = create_share_partition_manager(
+                self.services, self.timers, listener, start
+            )
             coordinator = made.coordinator
-            self.log_maintenance.on_flushed.append(coordinator.advance)
-            self.replica_manager.on_high_watermark_moved.append(coordinator.advance)
-            self.replica_manager.on_resigned.append(coordinator.resign)
+            self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
+            self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
+            self.replica_manager.on_resigned.append(coordinator.on_resignation)
             self.publisher.listeners.append(coordinator.publish)
             start(made.run)
         return self._share_partition_manager
@@ -261,7 +267,7 @@ class BrokerComponents:
 
     def _on_share_leader(self, replica: HostedPartition) -> None:
         if replica.topic == SHARE_TOPIC:
-            self.share_partition_manager().coordinator.lead(replica)
+            self.share_partition_manager().coordinator.on_election(replica)
 
     async def run_liveness_probe(self) -> None:
         """Look after other brokers, once there are any."""
@@ -281,10 +287,15 @@ class BrokerComponents:
         """Who hears of what."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
         losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
-        self.log_maintenance.on_flushed.append(groups.advance)
-        replicas.on_high_watermark_moved.append(groups.advance)
-        replicas.on_leader += [self._stop_following, groups.lead, self._on_transaction_leader, self._on_share_leader]
-        replicas.on_resigned += [self._stop_following, groups.resign]
+        self.log_maintenance.on_flushed.append(groups.on_high_watermark_updated)
+        replicas.on_high_watermark_moved.append(groups.on_high_watermark_updated)
+        replicas.on_leader += [
+            self._stop_following,
+            groups.on_election,
+            self._on_transaction_leader,
+            self._on_share_leader,
+        ]
+        replicas.on_resigned += [self._stop_following, groups.on_resignation]
         replicas.on_follower.append(self.fetchers.add_partition)
         replicas.on_isr_change.append(self.alter_partition_sender.submit)
         replicas.on_delete_scheduled.append(self.deleted_log_remover.schedule)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ottla.broker.auth.quotas import QuotaManagers
     from ottla.broker.metadata.watch import BrokerLivenessProbe
     from ottla.broker.replica.moves import AlterLogDirs
-    from ottla.broker.share.shares import Shares
+    from ottla.broker.share.shares import SharePartitionManager
     from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
-    from ottla.broker.txn.verification import Verifier
+    from ottla.broker.txn.verification import TransactionVerifier
 
 
 @dataclass(slots=True)
@@ -65,11 +65,11 @@ class BrokerServices:
     fail: DiskErrorHandler
     liveness_probe: Callable[[], BrokerLivenessProbe]
     """Who hears of the connections heartbeats come over; made when there is another broker."""
-    transaction_verifier: Callable[[], Verifier]
+    transaction_verifier: Callable[[], TransactionVerifier]
     """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
     transactions_provider: Callable[[], TransactionCoordinator]
     """Makes the coordinator of transactions, the first time anybody wants it."""
-    shares_provider: Callable[[], Shares]
+    shares_provider: Callable[[], SharePartitionManager]
     """Makes what serves share groups, the first time anybody wants it."""
     moves_provider: Callable[[], AlterLogDirs]
     """Makes what moves replicas between directories, the first time anybody wants it."""
@@ -95,7 +95,7 @@ class BrokerServices:
         return self.client_metrics_provider()
 
     @property
-    def share_partition_manager(self) -> Shares:
+    def share_partition_manager(self) -> SharePartitionManager:
         """What serves share groups."""
         return self.shares_provider()
 

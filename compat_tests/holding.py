@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from ottla.broker.txn.markers import Markers
+from ottla.broker.txn.markers import TxnMarkerSender
 from ottla.cli.main import main
 
 
@@ -59,13 +59,13 @@ class Door:
 
 def run(mark: str, arguments: list[str]) -> int:
     """The exit status of the command line."""
-    give = Markers.give
+    give = TxnMarkerSender.deliver
 
-    def held(self: Markers, due: Any) -> None:
+    def held(self: TxnMarkerSender, due: Any) -> None:
         if not os.path.exists(mark):
             give(self, due)
 
-    Markers.give = held  # type: ignore[method-assign]
+    TxnMarkerSender.deliver = held  # type: ignore[method-assign]
     return main(arguments)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import Claim, Spec, Target
+from ottla.broker.groups.assignors.named import assignor_by_name
+from ottla.broker.groups.assignors.spec import Assignment, GroupSpec, MemberSubscriptionAndAssignment
 from ottla.broker.tests.at_once import run_steps
 
 GROUPS = 2_000
@@ -39,11 +39,11 @@ class Group(NamedTuple):
         claims = {}
         for name, instance, wanted, had in self.members:
             ids = tuple(self.topics[place][0] for place in wanted)
-            held = {self.topics[place][0]: java_order.numbers(numbers) for place, numbers in had.items()}
-            target: Target = {topic: held[topic] for topic in java_order.ids(held)}
-            claims[name] = Claim(ids, len(ids), target, instance)
-        members = {name: claims[name] for name in java_order.texts(list(claims))}
-        out = run_steps(assignor(self.assignor)(Spec(members, self.homogeneous, dict(self.topics))))
+            held = {self.topics[place][0]: java_order.integer_hash_set_order(numbers) for place, numbers in had.items()}
+            target: Assignment = {topic: held[topic] for topic in java_order.uuid_hash_map_order(held)}
+            claims[name] = MemberSubscriptionAndAssignment(ids, len(ids), target, instance)
+        members = {name: claims[name] for name in java_order.hash_map_order(list(claims))}
+        out = run_steps(assignor_by_name(self.assignor)(GroupSpec(members, self.homogeneous, dict(self.topics))))
         rows = []
         for name in sorted(claims):
             parts = [(place, out.get(name, {}).get(topic, ())) for place, (topic, _) in enumerate(self.topics)]

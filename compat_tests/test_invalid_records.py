@@ -17,7 +17,7 @@ import pytest
 
 from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient, until
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ class AdminClient(RawClient):
 
 def named(partition: int) -> str:
     """Return an id that a partition of three holds."""
-    return next(name for name in (f"sound-{number}" for number in count()) if partition_of(name, 3) == partition)
+    return next(name for name in (f"sound-{number}" for number in count()) if partition_for_key(name, 3) == partition)
 
 
 def serves(port: int) -> bool:

@@ -16,7 +16,7 @@ from compat_tests.cluster import java_tool
 from compat_tests.test_mixed import are_all_in_sync, brokers, kafka_under_ours, ours_under_kafka, partitions
 from compat_tests.test_three_nodes import until
 from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, see, write
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 COUNTS = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
@@ -52,7 +52,7 @@ def leaders(bootstrap: str, topic: str) -> list[int]:
 def name_for(partition: int, words: str) -> str:
     """A transactional id, or a group, that belongs to a partition of two."""
     names = (f"{words}-{number}" for number in itertools.count())
-    return next(name for name in names if partition_of(name, 2) == partition)
+    return next(name for name in names if partition_for_key(name, 2) == partition)
 
 
 def ends(bootstrap: str, coordinator: int) -> list[str]:

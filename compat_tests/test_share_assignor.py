@@ -7,8 +7,8 @@ import random
 
 from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import Target
-from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
+from ottla.broker.groups.assignors.spec import Assignment
+from ottla.broker.groups.share.simple import ShareGroupSpec, ShareMemberSubscription, assign_simple
 from ottla.broker.tests.at_once import run_steps
 
 GROUPS = int(os.environ.get("OTTLA_GROUPS", "2000"))
@@ -31,7 +31,7 @@ class Group:
         self.homogeneous = rng.random() < 0.5
         self.same = self.some_topics()
         self.wants: dict[str, tuple[int, ...]] = {}
-        self.had: dict[str, Target] = {}
+        self.had: dict[str, Assignment] = {}
 
     def some_topics(self) -> tuple[int, ...]:
         return tuple(n for n in self.counts if self.rng.random() < 0.7) or (1,)
@@ -48,7 +48,7 @@ class Group:
             self.same = self.some_topics()
         if self.homogeneous:
             self.wants = dict.fromkeys(self.wants, self.same)
-        order = java_order.texts(self.wants)
+        order = java_order.hash_map_order(self.wants)
         self.wants = {name: self.wants[name] for name in order}
 
     def line(self) -> str:
@@ -66,14 +66,15 @@ class Group:
     def ours(self) -> str:
         members = {}
         for name, wanted in self.wants.items():
-            topics = tuple(java_order.ids([topic_id(n) for n in wanted], copied_from=len(wanted)))
+            topics = tuple(java_order.uuid_hash_map_order([topic_id(n) for n in wanted], copied_from=len(wanted)))
             had = self.had.get(name, {})
             target = {
-                topic: had[topic] for topic in java_order.ids([topic_id(n) for n in self.counts if topic_id(n) in had])
+                topic: had[topic]
+                for topic in java_order.uuid_hash_map_order([topic_id(n) for n in self.counts if topic_id(n) in had])
             }
-            members[name] = Sharer(topics, len(wanted), target)
-        spec = ShareSpec(members, self.homogeneous, {topic_id(n): ready for n, ready in self.ready.items()})
-        self.had = run_steps(assign(spec))
+            members[name] = ShareMemberSubscription(topics, len(wanted), target)
+        spec = ShareGroupSpec(members, self.homogeneous, {topic_id(n): ready for n, ready in self.ready.items()})
+        self.had = run_steps(assign_simple(spec))
         rows = []
         for name in self.wants:
             got = self.had.get(name, {})

@@ -12,9 +12,9 @@ import pytest
 
 from compat_tests.jars import classpath, jars
 from ottla.broker.share import acknowledging as ak
-from ottla.broker.share.acquiring import Asked, Fetched, acquire
-from ottla.broker.share.batches import StateBatch, combine
-from ottla.broker.share.partition import Limits, SharePartition
+from ottla.broker.share.acquiring import AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share.batches import PersisterStateBatch, combine_state_batches
+from ottla.broker.share.partition import SharePartition, SharePartitionLimits
 from ottla.wire.errors import ProtocolError
 
 STORIES = int(os.environ.get("OTTLA_STORIES", "400"))
@@ -47,10 +47,10 @@ class Ours:
 
     def __init__(self, words: list[str]) -> None:
         self.now, self.writes = 0, "now"
-        self.held: list[ak.Changes] = []
+        self.held: list[ak.RecordStateChanges] = []
         start, rest = words[4].split("|")
-        rows = [StateBatch(*map(int, row.split(","))) for row in rest.split(";") if row]
-        self.share = SharePartition(int(start), rows, Limits(*map(int, words[1:4])))
+        rows = [PersisterStateBatch(*map(int, row.split(","))) for row in rest.split(";") if row]
+        self.share = SharePartition(int(start), rows, SharePartitionLimits(*map(int, words[1:4])))
         self.written = ""
         self.has_hole = False
         """The start lies behind a batch whose records went their own ways: Kafka's class fails there."""
@@ -59,38 +59,38 @@ class Ours:
         """What came of a line, as Kafka's side says it."""
         words, self.written = line.split(" "), ""
         answer = "" if words[0] == "new" else getattr(self, words[0])(*words[1:])
-        floor = self.share.floor(self.share.start_offset)
-        self.has_hole |= floor is not None and floor.last_offset < self.share.start_offset and floor.whole is None
+        floor = self.share.last_batch_at_or_before(self.share.start_offset)
+        self.has_hole |= floor is not None and floor.last_offset < self.share.start_offset and floor.batch_state is None
         share = self.share
         following = share.next_fetch_offset()
         where = f"{share.start_offset} {share.end_offset} {share.delivery_complete_count} {following}"
         return f"{answer}|{self.written}|{where} {str(share.can_acquire()).lower()}|{self.flying()}"
 
     def flying(self) -> str:
-        def said(state: ak.InFlight) -> str:
-            return f"{int(state.state)}x{state.delivery_count}@{state.member_id}{'!' if state.before else ''}"
+        def said(state: ak.InFlightState) -> str:
+            return f"{int(state.state)}x{state.delivery_count}@{state.member_id}{'!' if state.rollback_state else ''}"
 
         rows = []
         for batch in self.share:
             runs = batch.runs(batch.first_offset, batch.last_offset)
-            singles = "".join(f"{said(run.state)} " * run.records_count for run in runs)
-            inside = said(batch.whole) if batch.whole is not None else singles
+            singles = "".join(f"{said(run.state)} " * run.record_count for run in runs)
+            inside = said(batch.batch_state) if batch.batch_state is not None else singles
             rows.append(f"{batch.first_offset}-{batch.last_offset}[{inside}]")
         return "".join(rows)
 
     def fetch(self, member: str, most: str, size: str, strict: str, at: str, ranges: str) -> str:
         read = [(int(a), int(b)) for a, b in (x.split("-") for x in ranges.split(","))]
-        asked = Asked(member, int(most), int(size), strict=strict == "1")
-        rows = acquire(self.share, asked, Fetched(int(at), read), self.now)
+        asked = AcquireRequest(member, int(most), int(size), is_record_limit_strict=strict == "1")
+        rows = acquire_records(self.share, asked, FetchedOffsets(int(at), read), self.now)
         return "".join(f"{row.first_offset}-{row.last_offset}x{row.delivery_count}," for row in rows)
 
     def ack(self, member: str, text: str) -> str:
         said = []
         for part in text.split(";"):
             first, last, types = part.split(",")
-            said.append(ak.Acknowledgement(int(first), int(last), [int(x) for x in types]))
+            said.append(ak.ShareAcknowledgementBatch(int(first), int(last), [int(x) for x in types]))
         try:
-            changes = ak.acknowledge(self.share, member, said, self.now)
+            changes = ak.acknowledge_records(self.share, member, said, self.now)
         except ProtocolError as error:
             return f"E{int(error.code)}"
         return "" if self.write(changes) else "EW"
@@ -100,44 +100,44 @@ class Ours:
         return ""
 
     def release(self, member: str) -> str:
-        self.write(ak.release(self.share, member))
+        self.write(ak.release_acquired_records(self.share, member))
         return ""
 
-    def write(self, changes: ak.Changes) -> bool:
-        if not changes.rows:
+    def write(self, changes: ak.RecordStateChanges) -> bool:
+        if not changes.changes:
             return True
-        rows = "".join(map(self.told, changes.rows))  # Kafka joins neighbours as it keeps them, we as we send
+        rows = "".join(map(self.told, changes.changes))  # Kafka joins neighbours as it keeps them, we as we send
         self.written = f" {self.share.start_offset}/{self.share.delivery_complete_count}:{rows}"
         if self.writes == "later":
             self.held.append(changes)
             return True
-        ak.settle(self.share, changes, self.now, written=self.writes == "now")
+        ak.complete_changes(self.share, changes, self.now, written=self.writes == "now")
         return self.writes == "now"
 
-    def told(self, row: ak.Change) -> str:
-        first, last, count, state = row.written
-        step = last - first + 1 if row.batch.whole is not None else 1
+    def told(self, row: ak.RecordStateChange) -> str:
+        first, last, count, state = row.state_batch
+        step = last - first + 1 if row.batch.batch_state is not None else 1
         return "".join(f"{at}-{at + step - 1}={int(state)}x{count}," for at in range(first, last + 1, step))
 
     def tick(self, ms: str) -> str:
         until = self.now + int(ms)
-        while (end := ak.next_lock_end(self.share)) is not None and end <= until:
+        while (end := ak.next_lock_expiry_ms(self.share)) is not None and end <= until:
             self.now = max(self.now, end)
-            if not ak.expire(self.share, self.now):
+            if not ak.expire_locks(self.share, self.now):
                 break
             if self.writes != "later":
-                self.share.move_on()
+                self.share.advance_start_offset()
         self.now = until
         return ""
 
     def settle(self, how: str) -> str:
         if self.held:
             changes = self.held.pop(0)
-            ak.settle(self.share, changes, self.now, written=how == "ok")
+            ak.complete_changes(self.share, changes, self.now, written=how == "ok")
         return ""
 
     def log(self, offset: str) -> str:
-        self.share.log_starts_at(int(offset))
+        self.share.update_log_start_offset(int(offset))
         return ""
 
 
@@ -263,18 +263,18 @@ def test_stories_of_share_partitions_go_as_in_kafka(program: Path) -> None:
 def test_states_are_combined_as_in_kafka(program: Path) -> None:
     rng = random.Random(5)
 
-    def some(*, in_order: bool) -> list[StateBatch]:
+    def some(*, in_order: bool) -> list[PersisterStateBatch]:
         out, at = [], rng.randrange(4)
         for _ in range(rng.randrange(6)):
             first = at + rng.randrange(3) if in_order else rng.randrange(20)
             at = first + rng.randrange(1, 6)
-            out.append(StateBatch(first, at - 1, rng.randrange(1, 4), rng.choice([0, 2, 4])))
+            out.append(PersisterStateBatch(first, at - 1, rng.randrange(1, 4), rng.choice([0, 2, 4])))
         return out
 
-    def said(rows: list[StateBatch]) -> str:
+    def said(rows: list[PersisterStateBatch]) -> str:
         return "".join(",".join(map(str, row)) + ";" for row in rows)
 
     cases = [(rng.choice([-1, 0, 3, 8]), some(in_order=True), some(in_order=rng.random() < 0.6)) for _ in range(10_000)]
     theirs = kafka(program, [f"combine {start} {said(old)} {said(new)}" for start, old, new in cases])
     for (start, old, new), answer in zip(cases, theirs, strict=True):
-        assert said(combine(old, new, start)) == answer, (start, old, new)
+        assert said(combine_state_batches(old, new, start)) == answer, (start, old, new)

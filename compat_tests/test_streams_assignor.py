@@ -7,18 +7,18 @@ import random
 
 from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
-from ottla.broker.groups.streams.state import NOTHING, Target, Tasks
-from ottla.broker.groups.streams.sticky import Claim, Extent, Spec, assign
+from ottla.broker.groups.streams.state import EMPTY_TASKS, TasksBySubtopology, TasksTuple
+from ottla.broker.groups.streams.sticky import AssignmentMemberSpec, StreamsGroupSpec, SubtopologySpec, assign_sticky
 from ottla.broker.tests.at_once import run_steps
 
 GROUPS = int(os.environ.get("OTTLA_GROUPS", "2000"))
 
 
-def told(tasks: Tasks) -> str:
+def told(tasks: TasksBySubtopology) -> str:
     return "".join(f"{name}:[{','.join(map(str, sorted(tasks[name])))}];" for name in sorted(tasks))
 
 
-def written(tasks: Tasks) -> str:
+def written(tasks: TasksBySubtopology) -> str:
     return ";".join(f"{name}:{','.join(map(str, sorted(tasks[name])))}" for name in sorted(tasks))
 
 
@@ -29,10 +29,10 @@ class Group:
         self.rng = rng = random.Random(seed)
         self.standbys = rng.choice([0, 0, 1, 2])
         ids = sorted(str(n) for n in range(rng.randint(1, 12)))
-        self.extents = {name: Extent(rng.choice([1, 2, 3, 5, 12, 40]), rng.random() < 0.6) for name in ids}
+        self.extents = {name: SubtopologySpec(rng.choice([1, 2, 3, 5, 12, 40]), rng.random() < 0.6) for name in ids}
         self.processes = [f"{rng.randrange(10**9):x}" for _ in range(rng.choice([1, 2, 3, 5, 20]))]
         self.process_of: dict[str, str] = {}
-        self.had: dict[str, Target] = {}
+        self.had: dict[str, TasksTuple] = {}
 
     def change(self) -> None:
         rng = self.rng
@@ -43,19 +43,22 @@ class Group:
             self.process_of[f"m{rng.randrange(10**6):x}"] = rng.choice(self.processes)
         if rng.random() < 0.2:
             self.standbys = rng.choice([0, 1, 2])
-        self.process_of = {name: self.process_of[name] for name in java_order.texts(self.process_of)}
+        self.process_of = {name: self.process_of[name] for name in java_order.hash_map_order(self.process_of)}
 
     def line(self) -> str:
-        topology = ";".join(f"{name}:{e.tasks}:{int(e.is_stateful)}" for name, e in self.extents.items())
+        topology = ";".join(f"{name}:{e.task_count}:{int(e.is_stateful)}" for name, e in self.extents.items())
         rows = []
         for name, process in self.process_of.items():
-            had = self.had.get(name, NOTHING)
+            had = self.had.get(name, EMPTY_TASKS)
             rows.append(f"{name}={process}={written(had.active)}={written(had.standby)}")
         return f"{self.standbys} {topology} {' '.join(rows)}"
 
     def ours(self) -> str:
-        members = {name: Claim(process, self.had.get(name, NOTHING)) for name, process in self.process_of.items()}
-        self.had = run_steps(assign(Spec(members, self.extents, self.standbys)))
+        members = {
+            name: AssignmentMemberSpec(process, self.had.get(name, EMPTY_TASKS))
+            for name, process in self.process_of.items()
+        }
+        self.had = run_steps(assign_sticky(StreamsGroupSpec(members, self.extents, self.standbys)))
         return " ".join(f"{name}={told(self.had[name].active)}={told(self.had[name].standby)}" for name in members)
 
 

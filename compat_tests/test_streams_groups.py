@@ -17,7 +17,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from compat_tests.cluster import OttlaProcess, free_port, java_tool
 from compat_tests.jars import classpath, jars
 from compat_tests.test_controller_rules import kafka
-from ottla.broker.tests.streams_stage import Stage, Thread, settle, sub, topology
+from ottla.broker.tests.streams_stage import (
+    StreamsGroupShard,
+    StreamsThreadClient,
+    reconcile_threads,
+    subtopology,
+    topology,
+)
 from ottla.wire.messages import streams_group_heartbeat as hb
 
 SETTINGS = {
@@ -31,17 +37,17 @@ LINES = [f"w{number % 7} w{number % 11} w{number % 13}" for number in range(500)
 WITHIN_S = 120
 
 
-def story() -> Stage:
+def story() -> StreamsGroupShard:
     """All kinds of records, with all that can stand in them."""
-    stage = Stage({"t": 4, "log": 4}, num_standby_replicas=1)
-    app = topology(sub("0", "t", changelogs=("log",), together=(([0], []),)))
+    stage = StreamsGroupShard({"t": 4, "log": 4}, num_standby_replicas=1)
+    app = topology(subtopology("0", "t", changelogs=("log",), together=(([0], []),)))
     app.subtopologies[0].state_changelog_topics[0].topic_configs.append(hb.KeyValue("cleanup.policy", "compact"))
     more = {"user_endpoint": hb.StreamsGroupHeartbeatRequestEndpoint("h\u00e9", 65535), "rack_id": "r", "topology": app}
     more["client_tags"] = [hb.KeyValue("zone", "b"), hb.KeyValue("a", "")]
-    a, b = Thread(stage, "a", **more), Thread(stage, "b", topology=app)
+    a, b = StreamsThreadClient(stage, "a", **more), StreamsThreadClient(stage, "b", topology=app)
     for thread in (a, b, a):  # a has something to give up
         thread.beat()
-    settle(a, b)
+    reconcile_threads(a, b)
     stage.beat("a", -1)
     return stage
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from ottla.broker.txn.events import Marked
-from ottla.broker.txn.machine import TxnMachine
-from ottla.broker.txn.pending import Pending
+from ottla.broker.txn.events import MarkersWritten
+from ottla.broker.txn.machine import TransactionStateMachine
+from ottla.broker.txn.pending import PendingTransition
 from ottla.broker.txn.records import TransactionRecord
 from ottla.broker.txn.state import S
 
@@ -50,33 +50,37 @@ Told = Callable[[int, str, Step], None]
 @contextmanager
 def watched(told: Told) -> Iterator[None]:
     """Have each step of each transaction told that any coordinator of this process takes, the moment it is taken."""
-    replay, arrived, marked = TxnMachine.replay, TxnMachine._arrived, TxnMachine._marked
+    replay, arrived, marked = (
+        TransactionStateMachine.replay,
+        TransactionStateMachine._on_committed,
+        TransactionStateMachine._on_markers_written,
+    )
 
-    def tell(machine: TxnMachine, name: str, step: Step | None) -> None:
+    def tell(machine: TransactionStateMachine, name: str, step: Step | None) -> None:
         if step is not None:
-            told(machine._outbox._around.node_id, name, step)
+            told(machine._marker_sender._dependencies.node_id, name, step)
 
-    def on_replay(self: TxnMachine, offset: int, record: TransactionRecord) -> None:
+    def on_replay(self: TransactionStateMachine, offset: int, record: TransactionRecord) -> None:
         replay(self, offset, record)
-        pending = self.pending.get(record.transactional_id)
+        pending = self.pending_transitions.get(record.transactional_id)
         if record.transaction is not None and pending is not None and pending.after is record.transaction:
             tell(self, record.transactional_id, WRITTEN.get(record.transaction.state))
 
-    def on_arrival(self: TxnMachine, name: str, pending: Pending, *rest: Any) -> None:
-        was_written, after = pending.written, pending.after
+    def on_arrival(self: TransactionStateMachine, name: str, pending: PendingTransition, *rest: Any) -> None:
+        was_written, after = pending.is_written, pending.after
         arrived(self, name, pending, *rest)
         if was_written and after is not None:
             tell(self, name, COMMITTED.get(after.state))
 
-    def on_marked(self: TxnMachine, event: Marked) -> Any:
+    def on_marked(self: TransactionStateMachine, event: MarkersWritten) -> Any:
         found = marked(self, event)
-        if event.pending.remaining:
+        if event.pending_transition.remaining_partitions:
             tell(self, event.transactional_id, Step.SOME_KNOW)
         return found
 
-    planted: Any = TxnMachine
-    planted.replay, planted._arrived, planted._marked = on_replay, on_arrival, on_marked
+    planted: Any = TransactionStateMachine
+    planted.replay, planted._on_committed, planted._marked = on_replay, on_arrival, on_marked
     try:
         yield
     finally:
-        planted.replay, planted._arrived, planted._marked = replay, arrived, marked
+        planted.replay, planted._on_committed, planted._marked = replay, arrived, marked

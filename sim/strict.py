@@ -7,7 +7,7 @@ from typing import NoReturn
 from ottla.broker.coordinator import errors
 
 
-def raise_failure(error: errors.StateError, topic: str, partition: int, event: str) -> NoReturn:
+def raise_failure(error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> NoReturn:
     """Raise what a node would only log.
 
     Raises:
@@ -18,4 +18,4 @@ def raise_failure(error: errors.StateError, topic: str, partition: int, event: s
 
 def end_on_failure() -> None:
     """Have the failure of a coordinator end the process it runs in, as a broken invariant does."""
-    errors.report = raise_failure
+    errors.report_failure = raise_failure

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.share import acknowledging as ack
-from ottla.broker.share.acquiring import Asked, Fetched, acquire
+from ottla.broker.share.acquiring import AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share.in_flight import RecordState
-from ottla.broker.share.partition import Limits, SharePartition
+from ottla.broker.share.partition import SharePartition, SharePartitionLimits
 from ottla.broker.tests import streams_stage as streams
 from ottla.broker.tests import test_share_groups as shares
-from ottla.broker.tests.consumer_stage import Follower, Shard
-from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard, ConsumerMemberClient
+from ottla.broker.tests.test_classic_groups import GroupShardFixture
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import leave_group as lg
@@ -55,7 +55,7 @@ def _heard(answer: Any) -> str:
 
 def classic() -> list[str]:
     """All stop, and the leader shares out."""
-    stage, out, ids = Stage(), [], {"a": "c-id-a", "b": "c-id-b"}
+    stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
 
     def tell(what: str, answer: Any) -> None:
         out.append(_row(what, _heard(answer), stage.group))
@@ -86,8 +86,8 @@ def classic() -> list[str]:
 
 def consumer() -> list[str]:
     """The coordinator shares out; each gives up only what is another's now."""
-    shard, out = Shard(TOPIC), []
-    a, b = Follower(shard, "a"), Follower(shard, "b")
+    shard, out = ConsumerGroupShard(TOPIC), []
+    a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
 
     def tell(what: str, answer: Any) -> None:
         given = answer.assignment
@@ -109,7 +109,7 @@ def consumer() -> list[str]:
 
 def share() -> list[str]:
     """A partition may be with several; nobody waits for anybody."""
-    stage, out = shares.Stage({"t": 1}), []
+    stage, out = shares.ShareGroupShard({"t": 1}), []
 
     def tell(what: str, answer: Any) -> None:
         given = answer.assignment
@@ -128,14 +128,14 @@ def share() -> list[str]:
 
 def records() -> list[str]:
     """What becomes of the records of one share partition."""
-    held = SharePartition(0, (), Limits(delivery_count=2, lock_duration_ms=LOCK_MS))
+    held = SharePartition(0, (), SharePartitionLimits(max_delivery_count=2, lock_duration_ms=LOCK_MS))
     out: list[str] = []
     letters = {RecordState.AVAILABLE: "free", RecordState.ACQUIRED: "held", RecordState.ACKNOWLEDGED: "done"}
 
     def tell(what: str) -> None:
         states = []
         for offset in range(4):
-            batch = held.floor(offset)
+            batch = held.last_batch_at_or_before(offset)
             if offset < held.start_offset or batch is None:
                 states.append("-")
                 continue
@@ -144,11 +144,15 @@ def records() -> list[str]:
         out.append(f"{what:<38} | from {held.start_offset} on: " + ", ".join(states))
 
     def take(member: str, now_ms: int) -> None:
-        acquire(held, Asked(member, 100, 100), Fetched(held.next_fetch_offset(), [(0, 3)]), now_ms)
+        acquire_records(
+            held, AcquireRequest(member, 100, 100), FetchedOffsets(held.next_fetch_offset(), [(0, 3)]), now_ms
+        )
 
     def say(member: str, *words: tuple[int, int, list[int]], now_ms: int) -> None:
-        changes = ack.acknowledge(held, member, [ack.Acknowledgement(*word) for word in words], now_ms)
-        ack.settle(held, changes, now_ms, written=True)
+        changes = ack.acknowledge_records(
+            held, member, [ack.ShareAcknowledgementBatch(*word) for word in words], now_ms
+        )
+        ack.complete_changes(held, changes, now_ms, written=True)
 
     take("a", 0)
     tell("a: ShareFetch")
@@ -156,8 +160,8 @@ def records() -> list[str]:
     tell("a: accepts 0, gives 2 back")
     take("b", 2)
     tell("b: ShareFetch")
-    ack.expire(held, LOCK_MS + 1)
-    held.move_on()
+    ack.expire_locks(held, LOCK_MS + 1)
+    held.advance_start_offset()
     tell("a has said nothing for half a minute")
     take("b", LOCK_MS + 2)
     say("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
@@ -167,11 +171,11 @@ def records() -> list[str]:
 
 def tasks() -> list[str]:
     """As consumers, but what is shared are tasks, and a step is an epoch."""
-    stage, out = streams.Stage(TOPIC), []
-    a, b = streams.Thread(stage, "a"), streams.Thread(stage, "b")
+    stage, out = streams.StreamsGroupShard(TOPIC), []
+    a, b = streams.StreamsThreadClient(stage, "a"), streams.StreamsThreadClient(stage, "b")
 
     def tell(what: str, answer: Any) -> None:
-        given = streams.told(answer.active_tasks)
+        given = streams.from_task_ids(answer.active_tasks)
         names = [] if given is None else [f"0_{n}" for n in given.get("0", ())]
         out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(names)}"), stage.group))
 

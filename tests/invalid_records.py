@@ -78,7 +78,7 @@ GROUPS = Topic(
         0: (offset_records.LegacyOffsetCommitKey, offset_records.LegacyOffsetCommitValue),
         1: (offset_records.OffsetCommitKey, offset_records.OffsetCommitValue),
         2: (offset_records.GroupMetadataKey, offset_records.GroupMetadataValue),
-        **group_records.new_kinds(),
+        **group_records.modern_record_types(),
     },
     _of_groups,
 )
@@ -230,8 +230,8 @@ class Findings:
         """Exceptions that closed a connection."""
         self.invalid = 0
 
-    def report(self, error: errors.StateError, topic: str, partition: int, event: str) -> None:
-        """Count a failure of a coordinator, in place of `errors.report`."""
+    def report(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:
+        """Count a failure of a coordinator, in place of `errors.report_failure`."""
         assert partition == 0, f"another shard of {topic} failed at {event}"
         self.failed[f"{topic} {event}: {where(error.__cause__)}"] += 1
 

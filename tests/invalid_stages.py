@@ -10,25 +10,25 @@ from typing import Any
 import trio
 
 from compat_tests.odd_values import Odd
-from ottla.broker.coordinator.shard import State
+from ottla.broker.coordinator.shard import CoordinatorState
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.machine import EndTxn, MetadataChanged
+from ottla.broker.groups.machine import EndOffsetsTransaction, TopicMetadataChanged
 from ottla.broker.metadata.admin import SHARE_TOPIC
 from ottla.broker.share.coordinator import ShareCoordinator
-from ottla.broker.share.latest import Latest
-from ottla.broker.share.machine import Delete, TopicsGone
+from ottla.broker.share.latest import PartitionMetadataClient
+from ottla.broker.share.machine import DeleteShareState, TopicsDeleted
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.shares import Shares
+from ottla.broker.share.shares import SharePartitionManager
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests import share_node
-from ottla.broker.tests.txn_node import Ids
+from ottla.broker.tests.txn_node import ProducerIdSequence
 from ottla.broker.tests.world import HandlerFixture, topic_id_of
 from ottla.broker.txn import events as ev
 from ottla.broker.txn.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.txn.coordinator import TransactionCoordinator
-from ottla.broker.txn.markers import Around
+from ottla.broker.txn.markers import MarkerSenderDependencies
 from ottla.broker.txn.marking import write_markers
 from ottla.log.machine import TransactionCompletion
 from ottla.log.validate import AppendOrigin
@@ -102,15 +102,15 @@ def groups(nursery: trio.Nursery) -> Coordinators:
     env: Any = stage.env
     timers = Timers(env)
     coordinator = GroupCoordinator(env, stage.config, timers, _failed, lambda: 1)
-    persister: Any = share_node.Persister()
+    persister: Any = share_node.FakePersister()
     hosted: Any = stage.hosted
     stage.services.groups = coordinator
     internal = SimpleNamespace(create=lambda *_: None, failure=lambda _: None)
     stage.services.controller_forwarder = SimpleNamespace(
         create_share_topic=lambda: None, streams_internal_topics=lambda _: internal
     )
-    stage.services.share_partition_manager = Shares(
-        *(env, stage.config, timers, stage.hosted, persister, None, Latest(_around(stage), hosted)),  # type: ignore[arg-type]
+    stage.services.share_partition_manager = SharePartitionManager(
+        *(env, stage.config, timers, stage.hosted, persister, None, PartitionMetadataClient(_around(stage), hosted)),  # type: ignore[arg-type]
         *(nursery.start_soon, stage.services.purgatory.wake, _failed),
     )
     images = [stage.hosted.image]
@@ -120,23 +120,31 @@ def groups(nursery: trio.Nursery) -> Coordinators:
         image, rng = images[0], odd.rng
         kept = {name: topic for name, topic in image.topics.items() if name != "u" or rng.random() < 0.5}
         gone = {} if "u" in kept else {"u": topic_id_of("u")}
-        coordinator._runtime.tell(MetadataChanged(replace(image, topics=kept), frozenset("tu"), True, gone))
+        coordinator._runtime.submit_to_all(
+            TopicMetadataChanged(replace(image, topics=kept), frozenset("tu"), True, gone)
+        )
         kind = rng.choice((ControlRecordType.COMMIT, ControlRecordType.ABORT))
-        coordinator.ask_partition(
+        coordinator.submit_to_partition(
             0,
-            lambda own: EndTxn(own, TransactionCompletion(rng.choice((0, 1, 7)), 1, EndTransactionMarker(kind, 1), 2)),
+            lambda own: EndOffsetsTransaction(
+                own, TransactionCompletion(rng.choice((0, 1, 7)), 1, EndTransactionMarker(kind, 1), 2)
+            ),
         )
 
     return Coordinators(
         stage,
         OFFSETS_TOPIC,
         _runner(coordinator.run, timers.run),
-        coordinator.lead,
-        coordinator.resign,
-        coordinator.advance,
+        coordinator.on_election,
+        coordinator.on_resignation,
+        coordinator.on_high_watermark_updated,
         GROUP_APIS,
-        lambda: coordinator.ask_partition(1, lambda own: EndTxn(own, TransactionCompletion(99, 1, ABORT, 2))).answer,
-        lambda: next(iter(coordinator._runtime)).state is State.FAILED,
+        lambda: (
+            coordinator.submit_to_partition(
+                1, lambda own: EndOffsetsTransaction(own, TransactionCompletion(99, 1, ABORT, 2))
+            ).answer
+        ),
+        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
         disturb,
     )
 
@@ -145,34 +153,34 @@ def transactions(nursery: trio.Nursery) -> Coordinators:
     """Return coordinators of `__transaction_state`, whose markers are written to "t" and "u"."""
     stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
-    timers, ids = Timers(env), Ids()
-    around = Around(
+    timers, ids = Timers(env), ProducerIdSequence()
+    around = MarkerSenderDependencies(
         1, lambda: stage.hosted.image, lambda broker: None, lambda request: write_markers(stage.services, request), 30.0
     )
-    ids.next_nowait = ids.take  # type: ignore[attr-defined]
-    coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.take, around)
+    ids.next_nowait = ids.next_id  # type: ignore[attr-defined]
+    coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.next_id, around)
     stage.services.transaction_coordinator = coordinator
     stage.services.producer_ids = ids
     stage.services.groups = SimpleNamespace(partition_for=lambda group: 0)
 
     def serves() -> Any:
         event = lambda own: ev.VerifyPartitions(own, "none", 1, 1, frozenset())  # noqa: E731
-        answer = coordinator._runtime.ask(1, event).answer
+        answer = coordinator._runtime.submit(1, event).answer
         return None if getattr(answer, "code", None) == 49 else answer  # INVALID_PRODUCER_ID_MAPPING: it looked
 
     def disturb(odd: Odd) -> None:
-        coordinator.level = lambda: odd.rng.choice((0, 1, 2))
+        coordinator.transaction_version = lambda: odd.rng.choice((0, 1, 2))
 
     return Coordinators(
         stage,
         TRANSACTIONS_TOPIC,
         _runner(coordinator.run, timers.run),
-        coordinator.lead,
-        coordinator.resign,
-        coordinator.advance,
+        coordinator.on_election,
+        coordinator.on_resignation,
+        coordinator.on_high_watermark_updated,
         TRANSACTION_APIS,
         serves,
-        lambda: next(iter(coordinator._runtime)).state is State.FAILED,
+        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
         disturb,
     )
 
@@ -189,24 +197,24 @@ def shares(nursery: trio.Nursery) -> Coordinators:
     storage: Any = SimpleNamespace(from_config=lambda log: SimpleNamespace(note_starts=lambda logs: None))
     coordinator = ShareCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image, storage)
     coordinator.partition_for = lambda at: 0  # type: ignore[method-assign]
-    stage.services.share_partition_manager = Shares(
+    stage.services.share_partition_manager = SharePartitionManager(
         *(env, stage.config, timers, stage.hosted, Persister(_around(stage), coordinator), coordinator, None),  # type: ignore[arg-type]
         *(nursery.start_soon, stage.services.purgatory.wake, _failed),
     )
     probe = SharePartitionKey("none", T, 0)
 
     def disturb(odd: Odd) -> None:
-        coordinator._runtime.tell(TopicsGone(frozenset({odd.rng.choice((T, bytes(16)))})))
+        coordinator._runtime.submit_to_all(TopicsDeleted(frozenset({odd.rng.choice((T, bytes(16)))})))
 
     return Coordinators(
         stage,
         SHARE_TOPIC,
-        _runner(coordinator.run, timers.run, coordinator.prune_now_and_then),
-        coordinator.lead,
-        coordinator.resign,
-        coordinator.advance,
+        _runner(coordinator.run, timers.run, coordinator.prune_periodically),
+        coordinator.on_election,
+        coordinator.on_resignation,
+        coordinator.on_high_watermark_updated,
         SHARE_APIS,
-        lambda: coordinator._runtime.ask(1, lambda own: Delete(own, probe)).answer,
-        lambda: next(iter(coordinator._runtime)).state is State.FAILED,
+        lambda: coordinator._runtime.submit(1, lambda own: DeleteShareState(own, probe)).answer,
+        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
         disturb,
     )

@@ -33,7 +33,7 @@ def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
 ) -> None:
     make, of_topic, share = TOPICS[topic]
     found, seed = drawn.Findings(), SEED
-    monkeypatch.setattr(errors, "report", found.report)
+    monkeypatch.setattr(errors, "report_failure", found.report)
     while found.records < RECORDS * share:
         try:
             drawn.one(seed, make, of_topic, found)
@@ -48,7 +48,7 @@ def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
 
 def test_invalid_records_find_a_coordinator_that_trusts_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     found = drawn.Findings()
-    monkeypatch.setattr(errors, "report", found.report)
+    monkeypatch.setattr(errors, "report_failure", found.report)
     monkeypatch.setattr(transaction_records, "_check", lambda value: TransactionState(value.transaction_status % 8))
     for seed in range(1, 41):
         drawn.one(seed, stages.transactions, drawn.TRANSACTIONS, found)

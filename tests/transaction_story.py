@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.tests.txn_node import A, TxnNode, run, said, settled, states
-from ottla.broker.txn.state import AT_REST, MAY_FOLLOW, S
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
+from ottla.broker.tests.txn_node import A, TransactionCoordinatorNode, response_of, run, states, wait_until_idle
+from ottla.broker.txn.state import IDLE_STATES, VALID_PREVIOUS_STATES, S
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "exactly-once.md"
@@ -28,8 +28,12 @@ def diagram() -> list[str]:
     out = ["stateDiagram-v2", "    [*] --> Empty"]
     for state in S:
         if state not in NEVER_ON_DISK:
-            out += [f"    {state.title} --> {x.title}" for x in S if state in MAY_FOLLOW[x] and x not in NEVER_ON_DISK]
-    return [*out, *(f"    {state.title} --> [*]" for state in S if state in AT_REST)]
+            out += [
+                f"    {state.state_name} --> {x.state_name}"
+                for x in S
+                if state in VALID_PREVIOUS_STATES[x] and x not in NEVER_ON_DISK
+            ]
+    return [*out, *(f"    {state.state_name} --> [*]" for state in S if state in IDLE_STATES)]
 
 
 def nodes() -> list[str]:
@@ -49,23 +53,23 @@ def table() -> list[str]:
     """Which state may become which."""
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
-        after = ", ".join(x.title for x in S if state in MAY_FOLLOW[x])
+        after = ", ".join(x.state_name for x in S if state in VALID_PREVIOUS_STATES[x])
         on_disk = "no" if state in NEVER_ON_DISK else "yes"
-        may_expire = "yes" if state in AT_REST else "no"
-        out.append(f"{state.title:<18} {on_disk:<8} {may_expire:<11} {after}".rstrip())
+        may_expire = "yes" if state in IDLE_STATES else "no"
+        out.append(f"{state.state_name:<18} {on_disk:<8} {may_expire:<11} {after}".rstrip())
     return out
 
 
 def story() -> list[str]:
     """A transaction of two partitions, and a retry."""
-    node, out = TxnNode(), []
+    node, out = TransactionCoordinatorNode(), []
 
-    def tell(what: str, ticket: Ticket) -> None:
+    def tell(what: str, ticket: PendingBrokerRequest) -> None:
         _, state, epoch = states(node)[-1]
         assert state is not None
-        answer = said(ticket)
+        answer = response_of(ticket)
         heard = f"epoch {answer[1]}" if isinstance(answer, tuple) else answer.name
-        out.append(f"{what:<44} -> {heard:<24} | {state.title}, epoch {epoch}")
+        out.append(f"{what:<44} -> {heard:<24} | {state.state_name}, epoch {epoch}")
 
     async def steps() -> None:
         tell("InitProducerId", node.init())
@@ -73,14 +77,14 @@ def story() -> list[str]:
         tell("a leader adds t-1: Produce has come there", node.add(A, 1))
         tell("EndTxn, commit, epoch 0", node.end(A, commits=True))
         tell("the same at once: its partitions do not know", node.end(A, commits=True))
-        await settled()
+        await wait_until_idle()
         for request in node.marked:
             for marker in request.markers:
                 names = [f"{topic.name}-{number}" for topic in marker.topics for number in topic.partition_indexes]
                 _, state, epoch = states(node)[-1]
                 assert state is not None
                 what = f"markers: {', '.join(names)} of epoch {marker.producer_epoch}"
-                out.append(f"{what:<44} -> {'written':<24} | {state.title}, epoch {epoch}")
+                out.append(f"{what:<44} -> {'written':<24} | {state.state_name}, epoch {epoch}")
         tell("EndTxn, commit, epoch 0: asked again", node.end(A, commits=True))
         tell("EndTxn, abort, epoch 0: too late", node.end(A, commits=False))
         tell("a late batch of epoch 0 wants to be part", node.add(A, 0))

@@ -32,10 +32,10 @@ from ottla.wire.unread import ELEMENTS_PER_YIELD
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-LARGEST_BATCH_BYTES = 2 << 20
+MAX_BATCH_BYTES = 2 << 20
 """A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
 larger one, and a few kilobytes that clients write could come to far more."""
-RECORD_OVERHEAD_BYTES = 21
+MAX_RECORD_OVERHEAD_BYTES = 21
 """At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 LARGE_VALUE_BYTES = 16 * 1024
 """A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
@@ -71,7 +71,7 @@ class Serde(NamedTuple, Generic[R]):
     """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
 
 
-class Batch(NamedTuple):
+class CoordinatorBatch(NamedTuple):
     """One batch, and what it means where it begins at an offset."""
 
     data: bytearray
@@ -79,37 +79,37 @@ class Batch(NamedTuple):
     txn: TxnAppendContext = NO_TXN_CONTEXT
 
 
-def batches(
+def build_batches(
     machine: StateMachine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int
-) -> Iterator[Batch]:
+) -> Iterator[CoordinatorBatch]:
     """The batches of a turn, in their order.
 
     Raises:
         WireError: a record does not fit its schema.
     """
     if isinstance(fx.txn, TransactionCompletion):
-        yield _end(machine, fx.txn, now_ms)
+        yield _end_txn_batch(machine, fx.txn, now_ms)
     elif fx.txn is not None:
-        yield _of_transaction(machine, serde, fx.records, fx.txn, now_ms)
+        yield _transactional_batch(machine, serde, fx.records, fx.txn, now_ms)
     elif fx.records:
-        yield from _plain(machine, serde, fx.records, limit_bytes, now_ms)
+        yield from _plain_batches(machine, serde, fx.records, limit_bytes, now_ms)
 
 
-def _plain(
+def _plain_batches(
     machine: StateMachine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int
-) -> Iterator[Batch]:
-    def batch(part: list[R]) -> Batch:
+) -> Iterator[CoordinatorBatch]:
+    def batch(part: list[R]) -> CoordinatorBatch:
         def replay(offset: int) -> None:
             for index, record in enumerate(part):
                 machine.replay(offset + index, record)
 
-        return Batch(bytearray(r.build_batch(raw, base_sequence=serde.base_sequence)), replay)
+        return CoordinatorBatch(bytearray(r.build_batch(raw, base_sequence=serde.base_sequence)), replay)
 
     raw: list[r.NewRecord] = []
     begin, size = 0, HEADER_BYTES
     for number, record in enumerate(records):
         key, value = serde.encode(record)
-        more = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        more = MAX_RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         if raw and size + more > limit_bytes:
             yield batch(records[begin:number])
             begin, size, raw = number, HEADER_BYTES, []
@@ -118,9 +118,9 @@ def _plain(
     yield batch(records[begin:])
 
 
-def _of_transaction(
+def _transactional_batch(
     machine: StateMachine[R], serde: Serde[R], records: list[R], whose: TransactionContext, now_ms: int
-) -> Batch:
+) -> CoordinatorBatch:
     assert isinstance(machine, TransactionalStateMachine)
 
     def replay(offset: int) -> None:
@@ -134,10 +134,10 @@ def _of_transaction(
         producer_epoch=whose.epoch,
         base_sequence=serde.base_sequence,
     )
-    return Batch(bytearray(raw), replay, TxnAppendContext(whose.guard))
+    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(whose.guard))
 
 
-def _end(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> Batch:
+def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> CoordinatorBatch:
     assert isinstance(machine, TransactionalStateMachine)
     commits = ends.marker.control_type == ControlRecordType.COMMIT
 
@@ -145,11 +145,11 @@ def _end(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> 
         machine.replay_end(ends.producer_id, commits=commits)
 
     raw = build_end_transaction_batch(ends.marker, ends.producer_id, ends.epoch, now_ms)
-    return Batch(bytearray(raw), replay, TxnAppendContext(transaction_version=ends.transaction_version))
+    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(transaction_version=ends.transaction_version))
 
 
-def replayed(
-    machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = LARGEST_BATCH_BYTES
+def replay_batch(
+    machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[int]:
     """Tell a machine a batch of its log, record by record; gives the work done since, in bytes of key and value.
 

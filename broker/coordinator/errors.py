@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 T = TypeVar("T")
 logger = logging.getLogger("ottla.coordinator")
 
-_TOLD: dict[ErrorCode, ErrorCode] = {
+_CLIENT_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -27,12 +27,12 @@ _TOLD: dict[ErrorCode, ErrorCode] = {
 }
 
 
-def told(error: ErrorCode) -> ErrorCode:
+def to_client_error(error: ErrorCode) -> ErrorCode:
     """The code a client gets for what went wrong inside; most say it themselves."""
-    return _TOLD.get(error, error)
+    return _CLIENT_ERRORS.get(error, error)
 
 
-class StateError(Exception):
+class CoordinatorStateError(Exception):
     """A state machine raised over the state that was replayed from its log, or over a record of that log.
 
     Any client that may write to the internal topic may have written that state, so this is no broken invariant of the
@@ -40,7 +40,9 @@ class StateError(Exception):
     """
 
 
-def guarded(results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)) -> Iterator[T]:
+def wrap_state_errors(
+    results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)
+) -> Iterator[T]:
     """Yield the results of a state machine.
 
     Raises:
@@ -55,11 +57,11 @@ def guarded(results: Iterator[T], answers: tuple[type[Exception], ...] = (Protoc
         except answers:
             raise
         except Exception as error:
-            raise StateError from error
+            raise CoordinatorStateError from error
         yield result
 
 
-def report(error: StateError, topic: str, partition: int, event: str) -> None:
+def report_failure(error: CoordinatorStateError, topic: str, partition: int, event: str) -> None:
     """Log that a coordinator has failed. Tests and the simulator replace this: there it is a bug of our own."""
     text = "Coordinator failed: %s-%d (%s raised over its state); it answers NOT_COORDINATOR until it is loaded again"
     logger.critical(text, topic, partition, event, exc_info=error.__cause__)

@@ -7,31 +7,31 @@ from typing import Any, NamedTuple
 from ottla.wire.errors import ErrorCode
 
 
-class Loaded(NamedTuple):
+class ShardLoaded(NamedTuple):
     """The shard's log has been replayed; from now on there are requests."""
 
 
-class Unloaded(NamedTuple):
+class ShardUnloaded(NamedTuple):
     """The shard goes: whoever is parked is to be answered with ``error``. What else is decided is not done any more."""
 
     error: ErrorCode
 
 
-class Fired(NamedTuple):
+class TimerExpired(NamedTuple):
     """A timer of this machine is due."""
 
     key: tuple[str, ...]
 
 
-class Settled(NamedTuple):
-    """The fate of records is known: ``what`` came along with them; ``error`` is NONE once they are committed."""
+class WriteResult(NamedTuple):
+    """The fate of records is known: ``context`` came along with them; ``error`` is NONE once they are committed."""
 
-    what: Any
+    context: Any
     error: ErrorCode
 
 
-class Closed(NamedTuple):
+class RequestDisconnected(NamedTuple):
     """The connection is gone whose request about ``key`` waits with this ticket: nobody will hear the answer."""
 
     key: str
-    ticket: Any
+    pending_request: Any

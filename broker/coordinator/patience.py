@@ -16,10 +16,10 @@ from ottla.wire.errors import WireError
 from ottla.world.env import Env
 
 T = TypeVar("T")
-LOOK_S = 1.0
+LIVENESS_CHECK_INTERVAL_S = 1.0
 
 
-async def while_there(env: Env, is_there: Callable[[], bool], ask: Callable[[], Awaitable[T]]) -> T:
+async def cancel_if_broker_gone(env: Env, is_there: Callable[[], bool], ask: Callable[[], Awaitable[T]]) -> T:
     """What comes of asking. It is looked now and then whether it may still come.
 
     Raises:
@@ -31,7 +31,7 @@ async def while_there(env: Env, is_there: Callable[[], bool], ask: Callable[[], 
 
         async def look() -> None:
             while is_there():
-                await env.sleep(LOOK_S)
+                await env.sleep(LIVENESS_CHECK_INTERVAL_S)
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(look)

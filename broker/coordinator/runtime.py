@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from ottla.broker.coordinator import errors
-from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES, Serde, replayed
-from ottla.broker.coordinator.errors import StateError, guarded
-from ottla.broker.coordinator.shard import Ground, Shard, State
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.batches import MAX_BATCH_BYTES, Serde, replay_batch
+from ottla.broker.coordinator.errors import CoordinatorStateError, wrap_state_errors
+from ottla.broker.coordinator.shard import CoordinatorState, Shard, ShardDependencies
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.replica.storage import DiskErrorHandler
@@ -36,15 +36,15 @@ logger = logging.getLogger("ottla.coordinator")
 
 READ_BYTES = 65_536
 """So much of a log is read in one piece, unless one batch is larger."""
-SLICE_BYTES = 32_768
+REPLAY_SLICE_BYTES = 32_768
 """So much is replayed before others get the loop: bytes of records, and so many for the work with each."""
 RECORD_COST_BYTES = 64
 BATCH_COST_BYTES = 128
-RETRY_S = 0.2
-FIRST_RELOAD_MS = 1_000
-LONGEST_RELOAD_MS = 60_000
+READ_RETRY_S = 0.2
+MIN_RELOAD_BACKOFF_MS = 1_000
+MAX_RELOAD_BACKOFF_MS = 60_000
 """An active shard that fails is reloaded after a pause, which doubles with each failure."""
-CALM_MS = 600_000
+RELOAD_BACKOFF_RESET_MS = 600_000
 """A shard that has not failed for so long is reloaded after the first pause again."""
 
 
@@ -69,18 +69,18 @@ class CoordinatorRuntime(Generic[R]):
         self._topic = topic
         self._machine_of = machine_of
         self._serde = serde
-        self._ground = Ground(env, timers, fail, self._start, write_timeout_ms, acks_all)
+        self._dependencies = ShardDependencies(env, timers, fail, self._start_task, write_timeout_ms, acks_all)
         self._shards: dict[int, Shard[R]] = {}
         self._to_load: deque[Shard[R]] = deque()
         self._reloads: dict[int, tuple[int, float]] = {}
         """The last pause before a shard was reloaded, and when it failed on the monotonic clock, by partition."""
-        self._wanted = trio.Event()
+        self._load_requested = trio.Event()
         self._nursery: trio.Nursery | None = None
-        self._waiting: list[Callable[[], Awaitable[None]]] = []
+        self._tasks_before_run: list[Callable[[], Awaitable[None]]] = []
 
     # ------------------------------------------------------------------ leadership
 
-    def lead(self, replica: HostedPartition) -> None:
+    def on_election(self, replica: HostedPartition) -> None:
         """Begin to serve a partition; one with records is read first.
 
         A shard that goes on under a new epoch of the same leader stays as it is.
@@ -89,45 +89,45 @@ class CoordinatorRuntime(Generic[R]):
             return
         old = self._shards.get(replica.partition)
         if old is not None:
-            if old.replica is replica and old.state in (State.LOADING, State.ACTIVE):
-                old.advance()  # a follower that was waited for may be none any more
+            if old.replica is replica and old.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
+                old.on_high_watermark_updated()  # a follower that was waited for may be none any more
                 return
             old.unload()
-        self._begin(replica)
+        self._start_shard(replica)
 
-    def _begin(self, replica: HostedPartition) -> None:
-        again, failed = partial(self._begin_again, replica), partial(self._reload_later, replica)
-        shard = Shard(self._ground, replica, self._machine_of(), self._serde, again, failed)
+    def _start_shard(self, replica: HostedPartition) -> None:
+        again, failed = partial(self._restart_shard, replica), partial(self._reload_later, replica)
+        shard = Shard(self._dependencies, replica, self._machine_of(), self._serde, again, failed)
         self._shards[replica.partition] = shard
         end = replica.log.log_end_offset
         if end == replica.log.log_start_offset:
-            for _ in shard.take_up(end):
+            for _ in shard.activate(end):
                 raise AssertionError("an empty log has nothing to take up")
         else:
             self._to_load.append(shard)
-            self._wanted.set()
+            self._load_requested.set()
 
-    def _begin_again(self, replica: HostedPartition) -> None:
+    def _restart_shard(self, replica: HostedPartition) -> None:
         self._shards[replica.partition].unload()
-        self._begin(replica)
+        self._start_shard(replica)
 
     def _reload_later(self, replica: HostedPartition) -> None:
         """Reload a failed shard after a pause: its state is what its log holds, and the other keys may be sound."""
         number = replica.partition
         now_ms = self._env.monotonic_ms()
         last_ms, failed_ms = self._reloads.get(number, (0, now_ms))
-        fails_again = last_ms > 0 and now_ms - failed_ms < CALM_MS
-        pause_ms = min(2 * last_ms, LONGEST_RELOAD_MS) if fails_again else FIRST_RELOAD_MS
+        fails_again = last_ms > 0 and now_ms - failed_ms < RELOAD_BACKOFF_RESET_MS
+        pause_ms = min(2 * last_ms, MAX_RELOAD_BACKOFF_MS) if fails_again else MIN_RELOAD_BACKOFF_MS
         self._reloads[number] = pause_ms, now_ms
         at_ms, failed = self._env.now_ms() + pause_ms, self._shards.get(number)
 
         def reload() -> None:
             if failed is not None and self._shards.get(number) is failed:
-                self._begin_again(replica)
+                self._restart_shard(replica)
 
         self._timers.arm(("reload", self._topic, number), at_ms, reload)
 
-    def resign(self, replica: HostedPartition) -> None:
+    def on_resignation(self, replica: HostedPartition) -> None:
         """Stop serving a partition; whoever waits there gets NOT_COORDINATOR."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
@@ -135,11 +135,11 @@ class CoordinatorRuntime(Generic[R]):
             self._reloads.pop(replica.partition, None)
             shard.unload()
 
-    def advance(self, replica: HostedPartition) -> None:
+    def on_high_watermark_updated(self, replica: HostedPartition) -> None:
         """A partition's high watermark has moved."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
-            shard.advance()
+            shard.on_high_watermark_updated()
 
     # ------------------------------------------------------------------ requests
 
@@ -152,60 +152,60 @@ class CoordinatorRuntime(Generic[R]):
         shard = self._shards.get(partition)
         if shard is None or not self.is_served(shard):
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        if shard.state is State.LOADING:
+        if shard.state is CoordinatorState.LOADING:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def is_served(self, shard: Shard[R]) -> bool:
         """Whether a shard is asked, now or once it has been read."""
-        return shard.replica.is_leader and shard.state not in (State.FAILED, State.CLOSED)
+        return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
-    def ask(self, partition: int, event_of: Callable[[Ticket], Any]) -> Ticket:
+    def submit(self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""
-        ticket = Ticket()
+        ticket = PendingBrokerRequest()
         try:
-            self.shard(partition).hand_in(event_of(ticket), ticket)
+            self.shard(partition).enqueue(event_of(ticket), ticket)
         except ProtocolError as error:
-            ticket.give(error.with_traceback(None))  # which would hold this frame, and that the ticket
+            ticket.deliver(error.with_traceback(None))  # which would hold this frame, and that the ticket
         return ticket
 
-    def is_serving(self) -> bool:
+    def has_shards(self) -> bool:
         """Whether there is a shard that could be told anything."""
         return bool(self._shards)
 
-    def tell(self, event: Any) -> None:
+    def submit_to_all(self, event: Any) -> None:
         """Hand an event to every shard; those that are still read get it afterwards."""
         for shard in list(self._shards.values()):
-            if shard.state in (State.LOADING, State.ACTIVE):
-                shard.hand_in(event)
+            if shard.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
+                shard.enqueue(event)
 
-    def close(self, partition: int, key: str, ticket: Ticket) -> None:
+    def on_disconnect(self, partition: int, key: str, ticket: PendingBrokerRequest) -> None:
         """The connection is gone whose request about ``key`` waits with this ticket."""
         shard = self._shards.get(partition)
         if shard is not None:
-            shard.close(key, ticket)
+            shard.on_disconnect(key, ticket)
 
     def __iter__(self) -> Iterator[Shard[R]]:
         """Every shard there is, by partition."""
         return iter([self._shards[number] for number in sorted(self._shards)])
 
-    def served(self) -> Iterator[Shard[R]]:
+    def active_shards(self) -> Iterator[Shard[R]]:
         """Every shard that is served.
 
         Raises:
             ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
         """
         for shard in self:
-            if shard.state is State.LOADING:
+            if shard.state is CoordinatorState.LOADING:
                 raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if shard.state is State.ACTIVE:
+            if shard.state is CoordinatorState.ACTIVE:
                 yield shard
 
     # ------------------------------------------------------------------ work beside requests
 
-    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _start_task(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
-            self._waiting.append(work)
+            self._tasks_before_run.append(work)
         else:
             self._nursery.start_soon(work)
 
@@ -213,22 +213,22 @@ class CoordinatorRuntime(Generic[R]):
         """Load shards and do long work until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            while self._waiting:
-                nursery.start_soon(self._waiting.pop(0))
+            while self._tasks_before_run:
+                nursery.start_soon(self._tasks_before_run.pop(0))
             while True:
                 while self._to_load:
                     await self._load(self._to_load.popleft())
-                self._wanted = trio.Event()
-                await self._wanted.wait()
+                self._load_requested = trio.Event()
+                await self._load_requested.wait()
 
     async def _load(self, shard: Shard[R]) -> None:
         """Replay a shard's log. A record that is invalid fails the shard, as in Kafka: it answers NOT_COORDINATOR."""
         at = shard.replica.log.log_start_offset
-        while shard.state is State.LOADING:
+        while shard.state is CoordinatorState.LOADING:
             try:
                 batches = self._read(shard, at)
                 if not batches:
-                    await self._take_up(shard, shard.replica.log.log_end_offset)
+                    await self._activate(shard, shard.replica.log.log_end_offset)
                     return
                 await self._replay(shard, batches)
                 await trio.lowlevel.checkpoint()
@@ -236,22 +236,22 @@ class CoordinatorRuntime(Generic[R]):
             except (WireError, ProtocolError) as error:
                 logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
                 shard.fail()
-            except StateError as error:
-                errors.report(error, *self._name(shard), "Load")
+            except CoordinatorStateError as error:
+                errors.report_failure(error, *self._name(shard), "Load")
                 shard.fail()
             except OSError as error:
-                if shard.state is not State.LOADING:
+                if shard.state is not CoordinatorState.LOADING:
                     return
                 self._fail(error, shard.replica.log)
                 if is_passing(error):
-                    await self._env.sleep(RETRY_S)
-                elif shard.state is State.LOADING:
+                    await self._env.sleep(READ_RETRY_S)
+                elif shard.state is CoordinatorState.LOADING:
                     shard.fail()
 
-    async def _take_up(self, shard: Shard[R], end: int) -> None:
-        for _ in shard.take_up(end):
+    async def _activate(self, shard: Shard[R], end: int) -> None:
+        for _ in shard.activate(end):
             await trio.lowlevel.checkpoint()
-            if shard.state is not State.LOADING:
+            if shard.state is not CoordinatorState.LOADING:
                 return
 
     def _name(self, shard: Shard[R]) -> tuple[str, int]:
@@ -271,13 +271,13 @@ class CoordinatorRuntime(Generic[R]):
         return out
 
     async def _replay(self, shard: Shard[R], batches: list[tuple[BatchHeader, memoryview]]) -> None:
-        work, limit = 0, max(LARGEST_BATCH_BYTES, shard.replica.log.config.max_message_bytes)
+        work, limit = 0, max(MAX_BATCH_BYTES, shard.replica.log.config.max_message_bytes)
         for header, raw in batches:
             work += BATCH_COST_BYTES
-            for size in guarded(replayed(shard.machine, self._serde, header, raw, limit)):
+            for size in wrap_state_errors(replay_batch(shard.machine, self._serde, header, raw, limit)):
                 work += RECORD_COST_BYTES + size
-                if work >= SLICE_BYTES:
+                if work >= REPLAY_SLICE_BYTES:
                     work = 0
                     await trio.lowlevel.checkpoint()
-                    if shard.state is not State.LOADING:
+                    if shard.state is not CoordinatorState.LOADING:
                         return

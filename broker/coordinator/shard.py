@@ -6,7 +6,7 @@ rolled back: the answers become errors, and the machine learns of it where it as
 events queue up, as behind each other in Kafka's event loop of a partition.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
-machine fails its shard and nothing else: `StateError`. The shard is reloaded from its log after a pause.
+machine fails its shard and nothing else: `CoordinatorStateError`. The shard is reloaded from its log after a pause.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -24,11 +24,17 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from ottla.broker.coordinator import errors
-from ottla.broker.coordinator.batches import Batch, Serde, batches
-from ottla.broker.coordinator.errors import StateError, guarded, told
-from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
-from ottla.broker.coordinator.queued import Ground, Held, OpenTickets, Queued, State
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.batches import CoordinatorBatch, Serde, build_batches
+from ottla.broker.coordinator.errors import CoordinatorStateError, to_client_error, wrap_state_errors
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.coordinator.queued import (
+    CoordinatorState,
+    DeferredReplies,
+    QueuedEvent,
+    ShardDependencies,
+    UnansweredRequests,
+)
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
@@ -37,9 +43,9 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")
-__all__ = ["Ground", "Serde", "Shard", "State"]
+__all__ = ["ShardDependencies", "Serde", "Shard", "CoordinatorState"]
 
-TURNS_AT_ONCE = 50
+MAX_EVENTS_PER_PASS = 50
 """So many queued events at most are worked off before others get the loop; fewer where they take long."""
 
 
@@ -48,7 +54,7 @@ class Shard(Generic[R]):
 
     def __init__(
         self,
-        ground: Ground,
+        ground: ShardDependencies,
         replica: HostedPartition,
         machine: StateMachine[R],
         serde: Serde[R],
@@ -56,71 +62,71 @@ class Shard(Generic[R]):
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         """``failed``: called after the active shard has failed, to have it reloaded."""
-        self._ground = ground
+        self._dependencies = ground
         self._serde = serde
-        self._out_of_step = out_of_step
-        self._failed = failed
+        self._on_log_advanced = out_of_step
+        self._on_failed = failed
         self.replica = replica
         self.machine = machine
-        self.state = State.LOADING
-        self.written: int
+        self.state = CoordinatorState.LOADING
+        self.last_written_offset: int
         """The log's end after the last record that is replayed here."""
-        self._held: deque[Held] = deque()
+        self._deferred: deque[DeferredReplies] = deque()
         self._releasing = False
-        self._queue: deque[Queued] = deque()
-        self._tickets = OpenTickets()
-        self._busy = False
+        self._queue: deque[QueuedEvent] = deque()
+        self._unanswered = UnansweredRequests()
+        self._is_draining = False
         """Whether a task works off what goes in slices and what is queued."""
-        self._long: Effects[R] | None = None
+        self._sliced_effects: Effects[R] | None = None
         """What goes on in slices."""
-        self._armed: dict[Hashable, int] = {}
-        self._armings = 0
+        self._timer_generations: dict[Hashable, int] = {}
+        self._last_timer_generation = 0
 
     # ------------------------------------------------------------------ events
 
-    def take_up(self, end: int) -> Iterator[None]:
+    def activate(self, end: int) -> Iterator[None]:
         """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all.
 
         Raises:
             StateError: the state machine cannot take up the state that was replayed.
         """
-        fx = self._handle(Loaded())
+        fx = self._handle(ShardLoaded())
         at_once: list[RequestReply] = []
-        for part in guarded(chain([fx], fx.continuation or ())):
+        for part in wrap_state_errors(chain([fx], fx.continuation or ())):
             assert not part.records, "nothing is written before all is read"
-            self._set(part.timers)
+            self._set_timers(part.timers)
             at_once += part.immediate_replies
             if part is not fx:
                 yield
-        self.written = end
-        self.state = State.ACTIVE
-        self._give(at_once)
+        self.last_written_offset = end
+        self.state = CoordinatorState.ACTIVE
+        self._send_replies(at_once)
         if self._queue:
-            self._be_busy()
+            self._start_draining()
 
-    def hand_in(self, event: Any, ticket: Ticket | None = None) -> None:
+    def enqueue(self, event: Any, ticket: PendingBrokerRequest | None = None) -> None:
         """Give the machine an event, now or behind those that came before it. A ticket hears if that cannot be."""
         if ticket is not None:
-            self._tickets.add(ticket)
-        if self.state is State.LOADING or self._busy:
-            self._queue.append(Queued(event, ticket))
-        elif self.state is State.ACTIVE:
-            self._turn(event)
+            self._unanswered.add(ticket)
+        if self.state is CoordinatorState.LOADING or self._is_draining:
+            self._queue.append(QueuedEvent(event, ticket))
+        elif self.state is CoordinatorState.ACTIVE:
+            self._process(event)
         elif ticket is not None:
-            ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
+            ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
-    def close(self, key: str, ticket: Ticket) -> None:
+    def on_disconnect(self, key: str, ticket: PendingBrokerRequest) -> None:
         """Nobody waits any more for what was asked about ``key``."""
-        if ticket.answer is None and self.state is State.ACTIVE:
-            self.hand_in(Closed(key, ticket))
+        if ticket.answer is None and self.state is CoordinatorState.ACTIVE:
+            self.enqueue(RequestDisconnected(key, ticket))
 
-    def _take(self, queued: Queued) -> None:
-        if queued.arming:
-            key = self._key(queued.event.key)
-            if self._armed.get(key) != queued.arming:
+    def _process_queued(self, queued: QueuedEvent) -> None:
+        if queued.timer_generation:
+            key = self._timer_key(queued.event.key)
+            if self._timer_generations.get(key) != queued.timer_generation:
                 return  # set anew or cancelled while it stood in the queue
-            del self._armed[key]
-        self._turn(queued.event)
+            del self._timer_generations[key]
+        self._process(queued.event)
 
     # ------------------------------------------------------------------ a turn
 
@@ -131,102 +137,102 @@ class Shard(Generic[R]):
             StateError: the state machine raised.
         """
         try:
-            return self.machine.handle(self._ground.env.now_ms(), event)
+            return self.machine.handle(self._dependencies.env.now_ms(), event)
         except Exception as error:
-            raise StateError from error
+            raise CoordinatorStateError from error
 
-    def _turn(self, event: Any) -> None:
+    def _process(self, event: Any) -> None:
         try:
             self._decide(event)
-        except StateError as error:
+        except CoordinatorStateError as error:
             self._fail(error, event)
 
     def _decide(self, event: Any) -> None:
         """Decide, append, replay, set timers, answer: in that order."""
         fx = self._handle(event)
-        self._give(fx.immediate_replies)
+        self._send_replies(fx.immediate_replies)
         error = self._write(fx)
-        self._set(fx.timers)
-        if not fx.records and fx.txn is None and isinstance(event, Settled):
-            self._give(fx.replies)  # what they hung on is committed, or never will be
+        self._set_timers(fx.timers)
+        if not fx.records and fx.txn is None and isinstance(event, WriteResult):
+            self._send_replies(fx.replies)  # what they hung on is committed, or never will be
             fx.replies = []
         if fx.continuation is None or error is not ErrorCode.NONE:
-            self._finish(fx, error)
+            self._complete(fx, error)
         else:
-            self._long = fx
-            self._be_busy()
+            self._sliced_effects = fx
+            self._start_draining()
 
-    def _be_busy(self) -> None:
-        if not self._busy:
-            self._busy = True
-            self._ground.start(self._work_off)
+    def _start_draining(self) -> None:
+        if not self._is_draining:
+            self._is_draining = True
+            self._dependencies.start_task(self._drain_queue)
 
-    async def _work_off(self) -> None:
+    async def _drain_queue(self) -> None:
         """Finish what goes in slices, then what queued up behind it."""
-        turns, turn = 0, TimeSlice(self._ground.env, BACKGROUND_SLICE_MS)
-        while self.state is State.ACTIVE and (self._long is not None or self._queue):
-            if self._long is not None:
-                await self._go_on(self._long)
+        turns, turn = 0, TimeSlice(self._dependencies.env, BACKGROUND_SLICE_MS)
+        while self.state is CoordinatorState.ACTIVE and (self._sliced_effects is not None or self._queue):
+            if self._sliced_effects is not None:
+                await self._run_slices(self._sliced_effects)
                 continue
-            self._take(self._queue.popleft())
+            self._process_queued(self._queue.popleft())
             turns += 1
-            if turns % TURNS_AT_ONCE == 0:
+            if turns % MAX_EVENTS_PER_PASS == 0:
                 await trio.lowlevel.checkpoint()
             else:
                 await turn.maybe_yield()
-        self._busy = False
+        self._is_draining = False
 
-    async def _go_on(self, fx: Effects[R]) -> None:
+    async def _run_slices(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
         try:
-            for part in guarded(iter(fx.continuation or ()), (ProtocolError,)):
+            for part in wrap_state_errors(iter(fx.continuation or ()), (ProtocolError,)):
                 assert part.continuation is None
                 assert part.on_commit_outcome is None, "only the whole has something to settle"
-                self._give(part.immediate_replies)
+                self._send_replies(part.immediate_replies)
                 error = self._write(part)
-                self._set(part.timers)
-                self._finish(part, error)
+                self._set_timers(part.timers)
+                self._complete(part, error)
                 if error is not ErrorCode.NONE:
                     break
                 await trio.lowlevel.checkpoint()
-                if self.state is not State.ACTIVE:
+                if self.state is not CoordinatorState.ACTIVE:
                     break
         except ProtocolError as refusal:
             error = refusal.code
-        except StateError as failure:
+        except CoordinatorStateError as failure:
             self._fail(failure, None)
-        if self.state is State.ACTIVE:  # else `unload` has answered
-            self._long = None
-            self._finish(fx, error)
+        if self.state is CoordinatorState.ACTIVE:  # else `unload` has answered
+            self._sliced_effects = None
+            self._complete(fx, error)
 
-    def _finish(self, fx: Effects[R], error: ErrorCode) -> None:
+    def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
         """Let a turn's answers go, or have them wait for the high watermark; an append may have moved that."""
         if error is not ErrorCode.NONE:
-            self._give(fx.replies, told(error))
-            self._settle(fx.on_commit_outcome, told(error))
+            self._send_replies(fx.replies, to_client_error(error))
+            self._deliver_write_result(fx.on_commit_outcome, to_client_error(error))
         elif not fx.replies and fx.on_commit_outcome is None:
             pass
-        elif self.is_committed and not self._held:
-            self._give(fx.replies)
-            self._settle(fx.on_commit_outcome, ErrorCode.NONE)
+        elif self.is_committed and not self._deferred:
+            self._send_replies(fx.replies)
+            self._deliver_write_result(fx.on_commit_outcome, ErrorCode.NONE)
         else:
-            deadline = self._ground.env.monotonic_ms() + self._ground.write_timeout_ms
-            self._held.append(Held(self.written, deadline, fx.replies, fx.on_commit_outcome))
-            if len(self._held) == 1:
-                self._watch()
-        self.advance()
+            deadline = self._dependencies.env.monotonic_ms() + self._dependencies.write_timeout_ms
+            self._deferred.append(DeferredReplies(self.last_written_offset, deadline, fx.replies, fx.on_commit_outcome))
+            if len(self._deferred) == 1:
+                self._arm_write_timeout()
+        self.on_high_watermark_updated()
 
-    def _give(self, replies: list[RequestReply], error: ErrorCode = ErrorCode.NONE) -> None:
+    def _send_replies(self, replies: list[RequestReply], error: ErrorCode = ErrorCode.NONE) -> None:
         for reply in replies:
             reply.pending_request.give(reply.message if error is ErrorCode.NONE else ProtocolError(error))
 
-    def _settle(self, what: Any, error: ErrorCode) -> None:
+    def _deliver_write_result(self, what: Any, error: ErrorCode) -> None:
         if what is None:
             return
-        if self.state is State.CLOSED:
-            self._give(self._last_replies(Settled(what, error)))
+        if self.state is CoordinatorState.CLOSED:
+            self._send_replies(self._final_replies(WriteResult(what, error)))
         else:
-            self.hand_in(Settled(what, error))
+            self.enqueue(WriteResult(what, error))
 
     # ------------------------------------------------------------------ the log
 
@@ -239,12 +245,12 @@ class Shard(Generic[R]):
         Raises:
             StateError: a record cannot be encoded or replayed.
         """
-        assert self.state is State.ACTIVE
+        assert self.state is CoordinatorState.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
-        now, limit = self._ground.env.now_ms(), self.replica.log.config.max_message_bytes
+        now, limit = self._dependencies.env.now_ms(), self.replica.log.config.max_message_bytes
         try:
-            for batch in guarded(batches(self.machine, self._serde, fx, limit, now)):
+            for batch in wrap_state_errors(build_batches(self.machine, self._serde, fx, limit, now)):
                 self._append(batch, now)
         except ProtocolError as error:
             return error.code
@@ -252,146 +258,148 @@ class Shard(Generic[R]):
             logger.warning("%s-%d: %s", self.replica.topic, self.replica.partition, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         except OSError as error:
-            self._ground.fail(error, self.replica.log)
+            self._dependencies.fail(error, self.replica.log)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _append(self, batch: Batch, now_ms: int) -> None:
-        if self._ground.acks_all:
+    def _append(self, batch: CoordinatorBatch, now_ms: int) -> None:
+        if self._dependencies.acks_all:
             self.replica.check_min_isr()
         done = self.replica.append(batch.data, now_ms, AppendOrigin.COORDINATOR, txn=batch.txn)
-        if done.first_offset != self.written:
+        if done.first_offset != self.last_written_offset:
             # Somebody else has written to this partition: what is known here is not what the log says.
             logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
-            self._out_of_step()
+            self._on_log_advanced()
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
         try:
             batch.replay(done.first_offset)
         except Exception as error:
-            raise StateError from error
-        self.written = self.replica.log.log_end_offset
+            raise CoordinatorStateError from error
+        self.last_written_offset = self.replica.log.log_end_offset
 
     @property
     def is_committed(self) -> bool:
         """Whether all that is replayed here is committed."""
-        return self.replica.log.high_watermark >= self.written
+        return self.replica.log.high_watermark >= self.last_written_offset
 
-    def advance(self) -> None:
+    def on_high_watermark_updated(self) -> None:
         """The high watermark has moved: let answers go."""
-        held = self._held
+        held = self._deferred
         if not held or self._releasing:
             return  # an answer that leaves may be a turn of its own: whoever began to let go goes on
         self._releasing = True
-        while held and held[0].end <= self.replica.log.high_watermark:
-            self._release(ErrorCode.NONE)
+        while held and held[0].end_offset <= self.replica.log.high_watermark:
+            self._release_first(ErrorCode.NONE)
         self._releasing = False
 
-    def _release(self, error: ErrorCode) -> None:
-        first = self._held.popleft()
-        self._watch()
-        self._give(first.replies, error)
-        self._settle(first.settle, error)
+    def _release_first(self, error: ErrorCode) -> None:
+        first = self._deferred.popleft()
+        self._arm_write_timeout()
+        self._send_replies(first.replies, error)
+        self._deliver_write_result(first.context, error)
 
-    def read(self) -> Ticket | None:
+    def read_barrier(self) -> PendingBrokerRequest | None:
         """For an answer made from what stands here now: wait for this before it is sent; None where nothing is to come.
 
         The ticket's answer is True, or a `ProtocolError`: also where the shard went while the answer was made.
         """
-        ticket = Ticket()
-        if self.state is not State.ACTIVE:
-            ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
+        ticket = PendingBrokerRequest()
+        if self.state is not CoordinatorState.ACTIVE:
+            ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
             return ticket
         if self.is_committed:
             return None
-        self._finish(Effects(replies=[RequestReply(ticket, True)]), ErrorCode.NONE)
+        self._complete(Effects(replies=[RequestReply(ticket, True)]), ErrorCode.NONE)
         return ticket
 
     # ------------------------------------------------------------------ timers
 
-    def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _timer_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.replica.topic, self.replica.partition, *key)
 
-    def _set(self, timers: list[ScheduleTimer | CancelTimer]) -> None:
-        if self.state not in (State.LOADING, State.ACTIVE):
+    def _set_timers(self, timers: list[ScheduleTimer | CancelTimer]) -> None:
+        if self.state not in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
             return
         for timer in timers:
-            key = self._key(timer.key)
+            key = self._timer_key(timer.key)
             if isinstance(timer, ScheduleTimer):
-                self._armings += 1
-                self._armed[key] = self._armings
-                self._ground.timers.arm(key, timer.deadline_ms, partial(self._fire, timer.key, self._armings))
-            elif self._armed.pop(key, None) is not None:
-                self._ground.timers.cancel(key)
+                self._last_timer_generation += 1
+                self._timer_generations[key] = self._last_timer_generation
+                self._dependencies.timers.arm(
+                    key, timer.deadline_ms, partial(self._on_timer, timer.key, self._last_timer_generation)
+                )
+            elif self._timer_generations.pop(key, None) is not None:
+                self._dependencies.timers.cancel(key)
 
-    def _fire(self, key: tuple[str, ...], arming: int) -> None:
-        queued = Queued(Fired(key), arming=arming)
-        if self._busy or self.state is State.LOADING:
+    def _on_timer(self, key: tuple[str, ...], arming: int) -> None:
+        queued = QueuedEvent(TimerExpired(key), timer_generation=arming)
+        if self._is_draining or self.state is CoordinatorState.LOADING:
             self._queue.append(queued)
         else:
-            self._take(queued)
+            self._process_queued(queued)
 
-    def _watch(self) -> None:
+    def _arm_write_timeout(self) -> None:
         """See to it that the first of those who wait does not wait longer than the write timeout."""
-        key = self._key(())
-        if self._held:
-            left = self._held[0].deadline_ms - self._ground.env.monotonic_ms()
-            self._ground.timers.arm(key, self._ground.env.now_ms() + ceil(left), self._give_up)
+        key = self._timer_key(())
+        if self._deferred:
+            left = self._deferred[0].deadline_ms - self._dependencies.env.monotonic_ms()
+            self._dependencies.timers.arm(key, self._dependencies.env.now_ms() + ceil(left), self._expire_deferred)
         else:
-            self._ground.timers.cancel(key)
+            self._dependencies.timers.cancel(key)
 
-    def _give_up(self) -> None:
+    def _expire_deferred(self) -> None:
         """The write timeout is over: the records may still be committed, but nobody waits for that."""
-        now = self._ground.env.monotonic_ms()
-        while self._held and self._held[0].deadline_ms <= now:
-            self._release(told(ErrorCode.REQUEST_TIMED_OUT))
+        now = self._dependencies.env.monotonic_ms()
+        while self._deferred and self._deferred[0].deadline_ms <= now:
+            self._release_first(to_client_error(ErrorCode.REQUEST_TIMED_OUT))
 
     # ------------------------------------------------------------------ the end
 
-    def _fail(self, error: StateError, event: Any) -> None:
+    def _fail(self, error: CoordinatorStateError, event: Any) -> None:
         """Fail this shard: answer the event with UNKNOWN_SERVER_ERROR, everything else with NOT_COORDINATOR."""
-        errors.report(error, self.replica.topic, self.replica.partition, type(event).__name__)
+        errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
         ticket = getattr(event, "ticket", None)
         if ticket is not None:
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self.fail()
-        self._failed()
+        self._on_failed()
 
     def fail(self) -> None:
         """Answer everything with NOT_COORDINATOR from now on: the log, or the state made of it, is invalid."""
         self.unload()
-        self.state = State.FAILED
-        self._tickets.refuse(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
+        self.state = CoordinatorState.FAILED
+        self._unanswered.fail_all(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
-    def _last_replies(self, event: Any) -> list[RequestReply]:
+    def _final_replies(self, event: Any) -> list[RequestReply]:
         """Return the replies to an event that ends something; none where the state machine raises."""
         try:
             return self._handle(event).replies
-        except StateError as error:
-            errors.report(error, self.replica.topic, self.replica.partition, type(event).__name__)
+        except CoordinatorStateError as error:
+            errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Answer everybody who waits for anything here, and do nothing more."""
-        if self.state in (State.CLOSED, State.FAILED):
-            self.state = State.CLOSED
+        if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
+            self.state = CoordinatorState.CLOSED
             return
-        self.state = State.CLOSED
-        for key in self._armed:
-            self._ground.timers.cancel(key)
-        self._ground.timers.cancel(self._key(()))
-        self._armed.clear()
-        waiting = [*self._held]
-        if self._long is not None:
-            waiting.append(Held(0, 0, self._long.replies, self._long.on_commit_outcome))
-        self._held.clear()
-        self._long = None
+        self.state = CoordinatorState.CLOSED
+        for key in self._timer_generations:
+            self._dependencies.timers.cancel(key)
+        self._dependencies.timers.cancel(self._timer_key(()))
+        self._timer_generations.clear()
+        waiting = [*self._deferred]
+        if self._sliced_effects is not None:
+            waiting.append(DeferredReplies(0, 0, self._sliced_effects.replies, self._sliced_effects.on_commit_outcome))
+        self._deferred.clear()
+        self._sliced_effects = None
         for held in waiting:
-            self._give(held.replies, error)
-            self._settle(held.settle, error)
+            self._send_replies(held.replies, error)
+            self._deliver_write_result(held.context, error)
         while self._queue:
             event, ticket, _ = self._queue.popleft()
             if ticket is not None:
-                ticket.give(ProtocolError(error))
-            elif isinstance(event, Settled):
-                self._settle(event.what, error)
-        self._give(self._last_replies(Unloaded(error)))
+                ticket.deliver(ProtocolError(error))
+            elif isinstance(event, WriteResult):
+                self._deliver_write_result(event.context, error)
+        self._send_replies(self._final_replies(ShardUnloaded(error)))

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 
-class Ticket:
+class PendingBrokerRequest:
     """One request's answer, once it is there: a message, a value, or a `ProtocolError` for a refusal."""
 
     __slots__ = ("__weakref__", "_event", "answer")
@@ -16,7 +16,7 @@ class Ticket:
         self._event: trio.Event | None = None
         self.answer: Any = None
 
-    def give(self, answer: Any) -> None:
+    def deliver(self, answer: Any) -> None:
         """The answer is there; the first one counts."""
         if self.answer is None:
             self.answer = answer

@@ -12,20 +12,20 @@ from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.world.env import FOREVER_S, Env
 
 
-class _Timer:
-    """One armed timer. ``queued`` is where it stands in the heap, which may be earlier than when it is due."""
+class _ArmedTimer:
+    """One armed timer. ``heap_position_ms`` is where it stands in the heap, which may be earlier than when it is due."""
 
-    __slots__ = ("due", "fire", "key", "queued")
+    __slots__ = ("due_ms", "callback", "key", "heap_position_ms")
 
     def __init__(self, due: float, key: Hashable, fire: Callable[[], Any]) -> None:
-        self.due = due
+        self.due_ms = due
         self.key: Hashable = key
-        self.fire: Callable[[], Any] | None = fire
-        self.queued = due
+        self.callback: Callable[[], Any] | None = fire
+        self.heap_position_ms = due
 
-    def forget(self) -> None:
+    def disarm(self) -> None:
         """It is armed no more. Its place in the heap keeps it until the old time has come, but not its key."""
-        self.key = self.fire = None
+        self.key = self.callback = None
 
 
 class Timers:
@@ -37,47 +37,47 @@ class Timers:
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._heap: list[tuple[float, int, _Timer]] = []
-        self._armed: dict[Hashable, _Timer] = {}
+        self._heap: list[tuple[float, int, _ArmedTimer]] = []
+        self._armed: dict[Hashable, _ArmedTimer] = {}
         self._count = 0
         self._changed = trio.Event()
 
     def arm(self, key: Hashable, at_ms: int, fire: Callable[[], Any]) -> None:
-        """Call ``fire`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
+        """Call ``callback`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
         due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
         timer = self._armed.get(key)
         if timer is not None:
-            if due >= timer.queued:
-                timer.due = due
-                timer.fire = fire
+            if due >= timer.heap_position_ms:
+                timer.due_ms = due
+                timer.callback = fire
                 return
-            timer.forget()
-        timer = self._armed[key] = _Timer(due, key, fire)
+            timer.disarm()
+        timer = self._armed[key] = _ArmedTimer(due, key, fire)
         self._push(timer)
         if self._heap[0][2] is timer:
             self._changed.set()
 
-    def _push(self, timer: _Timer) -> None:
+    def _push(self, timer: _ArmedTimer) -> None:
         self._count += 1
-        timer.queued = timer.due
-        heapq.heappush(self._heap, (timer.due, self._count, timer))
+        timer.heap_position_ms = timer.due_ms
+        heapq.heappush(self._heap, (timer.due_ms, self._count, timer))
 
     def cancel(self, key: Hashable) -> None:
         """Forget a timer; one that is not armed is no error."""
         timer = self._armed.pop(key, None)
         if timer is not None:
-            timer.forget()
+            timer.disarm()
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._armed):
             # Much was cancelled: do not keep every old position.
-            self._heap = [e for e in self._heap if e[2].fire is not None]
+            self._heap = [e for e in self._heap if e[2].callback is not None]
             heapq.heapify(self._heap)
 
     def _due(self) -> float | None:
         """When the next armed timer is due; heap entries that are outdated are dropped or moved on the way."""
         while self._heap:
             due, _, timer = self._heap[0]
-            if timer.fire is not None:
-                if timer.due <= due:
+            if timer.callback is not None:
+                if timer.due_ms <= due:
                     return due
                 heapq.heappop(self._heap)
                 self._push(timer)
@@ -94,8 +94,8 @@ class Timers:
             if due is not None and due <= now:
                 _, _, timer = heapq.heappop(self._heap)
                 del self._armed[timer.key]
-                assert timer.fire is not None
-                timer.fire()
+                assert timer.callback is not None
+                timer.callback()
                 await turn.maybe_yield()
                 continue
             self._changed = trio.Event()

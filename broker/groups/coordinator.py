@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.records import GroupRecord
@@ -24,15 +24,15 @@ from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.machine import GroupMachine
+    from ottla.broker.groups.machine import GroupStateMachine
     from ottla.broker.groups.rebalance import GroupSettings
 
 TOPIC = "__consumer_offsets"
-KEPT_KEY_CHARS = 64
+MAX_CACHED_KEY_CHARS = 64
 """Partitions of keys up to this length are remembered: what is remembered is bounded by size, not only by number."""
 
 
-def java_hash(text: str) -> int:
+def java_string_hash(text: str) -> int:
     """``String.hashCode``: over UTF-16 code units, in 32 signed bits."""
     value = 0
     raw = text.encode("utf-16-be", "surrogatepass")
@@ -41,17 +41,21 @@ def java_hash(text: str) -> int:
     return value - 0x100000000 if value & 0x80000000 else value
 
 
-def partition_of(key: str, partitions: int) -> int:
+def partition_for_key(key: str, partitions: int) -> int:
     """The partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
-    return _remembered(key, partitions) if len(key) <= KEPT_KEY_CHARS else _partition_of(key, partitions)
+    return (
+        _cached_partition_for_key(key, partitions)
+        if len(key) <= MAX_CACHED_KEY_CHARS
+        else _partition_for_key(key, partitions)
+    )
 
 
-def _partition_of(key: str, partitions: int) -> int:
-    value = java_hash(key)
+def _partition_for_key(key: str, partitions: int) -> int:
+    value = java_string_hash(key)
     return (0 if value == -0x80000000 else abs(value)) % partitions
 
 
-_remembered = lru_cache(maxsize=8192)(_partition_of)
+_cached_partition_for_key = lru_cache(maxsize=8192)(_partition_for_key)
 
 
 class GroupCoordinator:
@@ -68,7 +72,7 @@ class GroupCoordinator:
         fail: DiskErrorHandler,
         count: Callable[[], int],
     ) -> None:
-        self._count = count
+        self._partition_count = count
         self._partitions = config.number("offsets.topic.num.partitions")
         """Of `__consumer_offsets`, as long as there is no topic that says otherwise."""
         self._config = config
@@ -78,20 +82,24 @@ class GroupCoordinator:
             timers,
             fail,
             TOPIC,
-            self._machine,
+            self._new_state_machine,
             Serde(gr.encode, gr.decode, gr.form),
             config.number("offsets.commit.timeout.ms"),
         )
         self.run = self._runtime.run
-        self.resign = self._runtime.resign
-        self.advance = self._runtime.advance
-        self.shards = self._runtime.served
+        self.on_resignation = self._runtime.on_resignation
+        self.on_high_watermark_updated = self._runtime.on_high_watermark_updated
+        self.active_shards = self._runtime.active_shards
 
     @cached_property
     def settings(self) -> GroupSettings:
         """What groups live by on this node."""
         from ottla.broker.groups.rebalance import GroupSettings
-        from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
+        from ottla.broker.groups.settings import (
+            read_consumer_group_settings,
+            read_share_group_settings,
+            read_streams_group_settings,
+        )
 
         config = self._config
         return GroupSettings(
@@ -102,39 +110,41 @@ class GroupCoordinator:
             config.number("offset.metadata.max.bytes"),
             config.number("offsets.retention.minutes") * 60_000,
             config.number("offsets.retention.check.interval.ms"),
-            consumer_settings(config),
-            share_settings(config),
-            streams_settings(config),
+            read_consumer_group_settings(config),
+            read_share_group_settings(config),
+            read_streams_group_settings(config),
         )
 
-    def _machine(self) -> StateMachine[GroupRecord]:
-        from ottla.broker.groups.machine import GroupMachine
+    def _new_state_machine(self) -> StateMachine[GroupRecord]:
+        from ottla.broker.groups.machine import GroupStateMachine
 
-        return GroupMachine(self.settings, self._image)
+        return GroupStateMachine(self.settings, self._image)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
-        return partition_of(group_id, self._count() or self._partitions)
+        return partition_for_key(group_id, self._partition_count() or self._partitions)
 
-    def lead(self, replica: HostedPartition) -> None:
+    def on_election(self, replica: HostedPartition) -> None:
         """Begin to serve a partition's groups."""
         if replica.topic == TOPIC:
-            self._runtime.lead(replica)
+            self._runtime.on_election(replica)
 
-    def ask(self, group_id: str, event_of: Callable[[Ticket], Any]) -> Ticket:
+    def submit(self, group_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Hand in an event about a group that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
-        return self._runtime.ask(self.partition_for(group_id), event_of)
+        return self._runtime.submit(self.partition_for(group_id), event_of)
 
-    def ask_partition(self, partition: int, event_of: Callable[[Ticket], Any]) -> Ticket:
-        """Hand in an event about a partition of `__consumer_offsets`, as `ask`."""
-        return self._runtime.ask(partition, event_of)
+    def submit_to_partition(
+        self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]
+    ) -> PendingBrokerRequest:
+        """Hand in an event about a partition of `__consumer_offsets`, as `submit`."""
+        return self._runtime.submit(partition, event_of)
 
-    def close(self, group_id: str, ticket: Ticket) -> None:
+    def on_disconnect(self, group_id: str, ticket: PendingBrokerRequest) -> None:
         """The connection is gone whose request about a group waits with this ticket."""
-        self._runtime.close(self.partition_for(group_id), group_id, ticket)
+        self._runtime.on_disconnect(self.partition_for(group_id), group_id, ticket)
 
-    def shard_of(self, group_id: str) -> Shard[GroupRecord]:
-        """The shard of a group: for reading, with `machine_of`, before a `Shard.read`.
+    def shard_for(self, group_id: str) -> Shard[GroupRecord]:
+        """The shard of a group: for reading, with `state_machine_of`, before a `Shard.read_barrier`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -144,18 +154,18 @@ class GroupCoordinator:
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image: groups look at their topics anew, and positions go with theirs."""
         self._image = image
-        if not self._runtime.is_serving():
+        if not self._runtime.has_shards():
             return
-        from ottla.broker.groups.machine import MetadataChanged
+        from ottla.broker.groups.machine import TopicMetadataChanged
 
         gone = {topic.name: topic.id for topic in delta.deleted_topics()}
         has_new = any(True for _ in delta.created_topics())
-        self._runtime.tell(MetadataChanged(image, frozenset(delta.topics), has_new, gone))
+        self._runtime.submit_to_all(TopicMetadataChanged(image, frozenset(delta.topics), has_new, gone))
 
 
-def machine_of(shard: Shard[GroupRecord]) -> GroupMachine:
+def state_machine_of(shard: Shard[GroupRecord]) -> GroupStateMachine:
     """A shard's groups and positions, to be read."""
-    from ottla.broker.groups.machine import GroupMachine
+    from ottla.broker.groups.machine import GroupStateMachine
 
-    assert isinstance(shard.machine, GroupMachine)
+    assert isinstance(shard.machine, GroupStateMachine)
     return shard.machine

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def count(counts: dict[str, int], key: str | None, by: int) -> None:
+def adjust_count(counts: dict[str, int], key: str | None, by: int) -> None:
     """Count one text up or down; none and the empty one are not counted."""
     if key:
-        count_all(counts, (key,), by)
+        adjust_counts(counts, (key,), by)
 
 
-def count_all(counts: dict[str, int], keys: Iterable[str], by: int) -> None:
+def adjust_counts(counts: dict[str, int], keys: Iterable[str], by: int) -> None:
     """Count texts up or down."""
     for key in keys:
         left = counts.get(key, 0) + by

@@ -15,22 +15,22 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-_LEAST = 16
+_MIN_BUCKETS = 16
 
 
-def room_for(count: int) -> int:
+def table_size_for(count: int) -> int:
     """How many buckets a table has that Kafka makes for so many keys (``AssignorHelpers.newHashMap``)."""
-    return _power(int((count + 1) / 0.75 + 1))
+    return _next_power_of_two(int((count + 1) / 0.75 + 1))
 
 
-def _power(wanted: int) -> int:
+def _next_power_of_two(wanted: int) -> int:
     return 1 << max(wanted - 1, 0).bit_length()
 
 
-class JavaMap(Generic[K, V]):
+class JavaHashMap(Generic[K, V]):
     """A ``HashMap``; with values nobody looks at it is a ``HashSet``."""
 
-    def __init__(self, hash_of: Callable[[K], int], buckets: int = _LEAST) -> None:
+    def __init__(self, hash_of: Callable[[K], int], buckets: int = _MIN_BUCKETS) -> None:
         """``hash_of`` gives ``hashCode`` as 32 bits without a sign; ``buckets`` is a power of two."""
         self._hash_of = hash_of
         self._values: dict[K, V] = {}

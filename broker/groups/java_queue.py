@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class JavaQueue(Generic[T]):
+class JavaPriorityQueue(Generic[T]):
     """Filled one by one. What stands in it must keep its rank; what was taken out may change and come again."""
 
     def __init__(self, rank: Callable[[T], float], items: Iterable[T] = ()) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.topics import COLD_ROWS, Topics
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.topics import HASHING_WORK, GroupTopicMetadata
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 M = TypeVar("M")
 T = TypeVar("T")
 R = TypeVar("R")
-RESTORED_AT_ONCE = 200
+MAX_RESTORED_PER_SLICE = 200
 ONE_BY_ONE = repeat(1)
 
 
@@ -28,14 +28,14 @@ class ModernGroup(Generic[M, T]):
         self.epoch = 1
         self.metadata_hash = 0
         self.target_epoch = 1
-        self.target_at_ms = 0
+        self.target_computed_ms = 0
         """When the target was computed; 0 where that is not known."""
         self.members: dict[str, M] = {}
         self.target: dict[str, T] = {}
-        self.fresh_epoch: int | None = None
+        self.hash_checked_epoch: int | None = None
         """Soft: up to which epoch the metadata hash is known to be right; None where it must be looked at anew."""
 
-    def member(self, member_id: str) -> M:
+    def require_member(self, member_id: str) -> M:
         """A member.
 
         Raises:
@@ -48,41 +48,47 @@ class ModernGroup(Generic[M, T]):
         return member
 
     @property
-    def is_stale(self) -> bool:
+    def is_metadata_stale(self) -> bool:
         """Whether the metadata hash must be looked at."""
-        return self.fresh_epoch is None or self.epoch < self.fresh_epoch
+        return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
-    def is_time(self, interval_ms: int, now_ms: int) -> bool:
+    def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
         """Whether a new target may be computed: the last one must have had its time."""
-        return self.target_at_ms == 0 or interval_ms == 0 or now_ms >= self.target_at_ms + interval_ms
+        return self.target_computed_ms == 0 or interval_ms == 0 or now_ms >= self.target_computed_ms + interval_ms
 
 
-def restored(groups: Iterable[ModernGroup[M, Any]], arm: Callable[[str, M, Fx], None]) -> Iterator[Fx]:
+def restore_member_timers(
+    groups: Iterable[ModernGroup[M, Any]], arm: Callable[[str, M, GroupEffects], None]
+) -> Iterator[GroupEffects]:
     """The shard has been read: set every member's timers, a slice at a time."""
-    fx = Fx()
+    fx = GroupEffects()
     for group in groups:
         for member in group.members.values():
             arm(group.id, member, fx)
-            if len(fx.timers) > RESTORED_AT_ONCE:
+            if len(fx.timers) > MAX_RESTORED_PER_SLICE:
                 yield fx
-                fx = Fx()
+                fx = GroupEffects()
     yield fx
 
 
-def once_known(topics: Topics, cold: list[str], fx: Fx, go_on: Callable[[Fx], None]) -> None:
+def continue_after_hashing(
+    topics: GroupTopicMetadata, cold: list[str], fx: GroupEffects, go_on: Callable[[GroupEffects], None]
+) -> None:
     """Look at very many topics in slices, and only then go on, with what ``fx`` would write as the first of it."""
     records, fx.records = fx.records, []
 
-    def slices() -> Iterator[Fx]:
-        yield from in_turns(topics.warm(cold))
-        rest = Fx(records=records)
+    def slices() -> Iterator[GroupEffects]:
+        yield from run_in_slices(topics.hash_in_steps(cold))
+        rest = GroupEffects(records=records)
         go_on(rest)
         yield from rest.flatten()
 
-    fx.continue_with(slices(), COLD_ROWS)
+    fx.continue_with(slices(), HASHING_WORK)
 
 
-def in_turns(work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE) -> Generator[Fx, None, R]:
+def run_in_slices(
+    work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE
+) -> Generator[GroupEffects, None, R]:
     """Go through work, so many steps a slice; gives its result."""
     while True:
         try:
@@ -91,4 +97,4 @@ def in_turns(work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE) 
         except StopIteration as end:
             result: R = end.value
             return result
-        yield Fx()
+        yield GroupEffects()

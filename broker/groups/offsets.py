@@ -12,21 +12,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.pending import Pending, Where
+from ottla.broker.groups.pending import GroupTopicPartition, PendingTransactionalOffsets
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import Group, GroupState
+from ottla.broker.groups.state import ClassicGroup, ClassicGroupState
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 from ottla.wire.schema import ZERO_UUID
 
 INVALID_OFFSET = -1
-_FIXED = struct.Struct(">qiqqq16s")
-_LIES_AT = struct.Struct(">q")
-_LIES_AT_BYTE = 28
+_FIXED_FIELDS = struct.Struct(">qiqqq16s")
+_RECORD_OFFSET = struct.Struct(">q")
+_RECORD_OFFSET_POSITION = 28
 _NONE: Mapping[int, bytes] = {}
 
 
-class NewOffset(NamedTuple):
+class OffsetToCommit(NamedTuple):
     """One position to be stored."""
 
     topic: str
@@ -37,45 +37,47 @@ class NewOffset(NamedTuple):
     metadata: str
 
 
-class Position(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """One position as it is stored. Times in milliseconds since 1970; ``expire_ms`` is -1 where the broker decides."""
 
     offset: int
     leader_epoch: int
     commit_ms: int
     expire_ms: int
-    lies_at: int
+    record_offset: int
     """The offset of its record."""
     topic_id: bytes
     metadata: str
 
 
-def pack(value: o.OffsetCommitValue, lies_at: int) -> bytes:
+def pack_offset(value: o.OffsetCommitValue, lies_at: int) -> bytes:
     """A position's record, which lies at that offset, in few bytes."""
     times = value.commit_timestamp, value.expire_timestamp
-    fixed = _FIXED.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
+    fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
     return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
 
 
-def unpack(raw: bytes) -> Position:
+def unpack_offset(raw: bytes) -> OffsetAndMetadata:
     """A position from its few bytes."""
-    return Position._make((*_FIXED.unpack_from(raw), raw[_FIXED.size :].decode("utf-8", "surrogatepass")))
+    return OffsetAndMetadata._make(
+        (*_FIXED_FIELDS.unpack_from(raw), raw[_FIXED_FIELDS.size :].decode("utf-8", "surrogatepass"))
+    )
 
 
-class Offsets:
+class CommittedOffsets:
     """Positions by group, topic and partition."""
 
     def __init__(self) -> None:
         self._stored: dict[str, dict[str, dict[int, bytes]]] = {}
-        self.pending = Pending()
+        self.pending = PendingTransactionalOffsets()
 
     def replay(self, offset: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None) -> None:
         """Take in a position's record."""
         if value is None:
-            self._forget(key.group, key.topic, key.partition)
-            self.pending.forget(Where(key.group, key.topic, key.partition))
+            self._remove(key.group, key.topic, key.partition)
+            self.pending.remove(GroupTopicPartition(key.group, key.topic, key.partition))
             return
-        self._store(key.group, key.topic, key.partition, pack(value, offset))
+        self._store(key.group, key.topic, key.partition, pack_offset(value, offset))
 
     def replay_pending(
         self, offset: int, producer_id: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None
@@ -84,13 +86,15 @@ class Offsets:
         if value is None:
             self.replay(offset, key, None)
         else:
-            self.pending.add(producer_id, Where(key.group, key.topic, key.partition), pack(value, offset))
+            self.pending.add(
+                producer_id, GroupTopicPartition(key.group, key.topic, key.partition), pack_offset(value, offset)
+            )
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
         """A transaction has ended: each of its positions counts, unless another was committed behind its record."""
-        for where, raw in self.pending.take(producer_id).items():
-            known = self.of_topic(where.group, where.topic).get(where.partition)
-            if commits and (known is None or _lies_at(known) < _lies_at(raw)):
+        for where, raw in self.pending.pop(producer_id).items():
+            known = self.topic_offsets(where.group, where.topic).get(where.partition)
+            if commits and (known is None or _record_offset(known) < _record_offset(raw)):
                 self._store(*where, raw)
 
     def _store(self, group: str, topic: str, partition: int, raw: bytes) -> None:
@@ -102,7 +106,7 @@ class Offsets:
             partitions = topics[sys.intern(topic)] = {}  # one text for all groups that read a topic
         partitions[partition] = raw
 
-    def _forget(self, group: str, topic: str, partition: int) -> None:
+    def _remove(self, group: str, topic: str, partition: int) -> None:
         topics = self._stored.get(group)
         partitions = topics.get(topic) if topics is not None else None
         if topics is None or partitions is None:
@@ -114,18 +118,18 @@ class Offsets:
         if not topics:
             del self._stored[group]
 
-    def get(self, group: str, topic: str, partition: int) -> Position | None:
+    def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
         """A position."""
-        raw = self.of_topic(group, topic).get(partition)
-        return None if raw is None else unpack(raw)
+        raw = self.topic_offsets(group, topic).get(partition)
+        return None if raw is None else unpack_offset(raw)
 
-    def of_topic(self, group: str, topic: str) -> Mapping[int, bytes]:
-        """A group's positions in a topic, by partition: for `unpack`."""
+    def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
+        """A group's positions in a topic, by partition: for `unpack_offset`."""
         topics = self._stored.get(group)
         return _NONE if topics is None else topics.get(topic, _NONE)
 
-    def topics(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
-        """All positions of a group: topic -> partition -> bytes for `unpack`."""
+    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
+        """All positions of a group: topic -> partition -> bytes for `unpack_offset`."""
         return self._stored.get(group, {})
 
     def groups(self) -> list[str]:
@@ -134,31 +138,39 @@ class Offsets:
 
     def tombstones(self, group: str) -> Iterator[GroupRecord]:
         """What removes all positions of a group, pending ones too. They may be removed while this goes on."""
-        for topic, partitions in list(self.topics(group).items()):
+        for topic, partitions in list(self.group_offsets(group).items()):
             for partition in list(partitions):
-                yield tombstone(group, topic, partition)
-        for topic, partition in self.pending.of_group(group):
-            if partition not in self.of_topic(group, topic):
-                yield tombstone(group, topic, partition)
+                yield offset_tombstone(group, topic, partition)
+        for topic, partition in self.pending.group_partitions(group):
+            if partition not in self.topic_offsets(group, topic):
+                yield offset_tombstone(group, topic, partition)
 
-    def has(self, group: str, topic: str, partition: int) -> bool:
+    def has_offset(self, group: str, topic: str, partition: int) -> bool:
         """Whether there is a position, or one pending."""
-        return partition in self.of_topic(group, topic) or partition in self.pending.of_topic(group, topic)
+        return partition in self.topic_offsets(group, topic) or partition in self.pending.producers_by_partition(
+            group, topic
+        )
 
 
-def tombstone(group: str, topic: str, partition: int) -> GroupRecord:
+def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
     """What removes a position."""
     return GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
 
 
-def _lies_at(raw: bytes) -> int:
+def _record_offset(raw: bytes) -> int:
     """The offset of a position's record."""
-    at: int = _LIES_AT.unpack_from(raw, _LIES_AT_BYTE)[0]
+    at: int = _RECORD_OFFSET.unpack_from(raw, _RECORD_OFFSET_POSITION)[0]
     return at
 
 
-def check_commit(
-    group: Group | None, member_id: str, instance_id: str | None, generation: int, version: int, *, txn: bool = False
+def validate_offset_commit(
+    group: ClassicGroup | None,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    version: int,
+    *,
+    txn: bool = False,
 ) -> None:
     """Whether this member may commit now.
 
@@ -173,7 +185,7 @@ def check_commit(
             known = version < 9 or txn
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.GROUP_ID_NOT_FOUND)
         return
-    if generation < 0 and group.state is GroupState.EMPTY:
+    if generation < 0 and group.state is ClassicGroupState.EMPTY:
         return
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
@@ -181,11 +193,13 @@ def check_commit(
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
     elif not txn:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is GroupState.COMPLETING_REBALANCE and not txn:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE and not txn:
         raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def commit_records(group_id: str, offsets: Iterable[NewOffset], now_ms: int, expire_ms: int) -> Iterator[GroupRecord]:
+def offset_commit_records(
+    group_id: str, offsets: Iterable[OffsetToCommit], now_ms: int, expire_ms: int
+) -> Iterator[GroupRecord]:
     """The records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
     for new in offsets:
         yield GroupRecord(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.groups.rebalance import Fx, Overdue
+from ottla.broker.groups.rebalance import ExpiredMember, GroupEffects
 from ottla.log.machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
 
@@ -17,38 +17,42 @@ if TYPE_CHECKING:
 RETRY_MS = 500
 
 
-def timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
-    """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupMachine`."""
-    member = _member(machine, key)
-    fx = _timer(machine, key, now_ms)
+def on_timer(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+    """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupStateMachine`."""
+    member = _find_member(machine, key)
+    fx = _expire(machine, key, now_ms)
     if member is not None and (fx.records or fx.continuation is not None):
-        fx.on_commit_outcome = Overdue(key, member)
+        fx.on_commit_outcome = ExpiredMember(key, member)
     return fx
 
 
-def _timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
+def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
     if key[0].startswith("share-"):
-        shares: ShareGroups = machine.shares
-        return shares.timer(key)
+        shares: ShareGroups = machine.share_groups
+        return shares.on_timer(key)
     if key[0].startswith("streams-"):
-        from ottla.broker.groups.streams.target import timer as streams_timer
+        from ottla.broker.groups.streams.target import on_timer as streams_timer
 
-        return streams_timer(machine.streams, key, now_ms)
-    from ottla.broker.groups.consumer.leaving import timer as consumer_timer
+        return streams_timer(machine.streams_groups, key, now_ms)
+    from ottla.broker.groups.consumer.leaving import on_timer as consumer_timer
 
-    return consumer_timer(machine.consumers, key, now_ms)
+    return consumer_timer(machine.consumer_groups, key, now_ms)
 
 
-def settled(machine: Any, what: Overdue, error: ErrorCode, now_ms: int) -> Fx:
+def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
     """Whether it could be written is known. Who is another by now has been heard of, or is gone."""
-    again = error is not ErrorCode.NONE and _member(machine, what.key) is what.whose
-    return Fx(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
+    again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
+    return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
 
 
-def _member(machine: Any, key: tuple[str, ...]) -> Any:
+def _find_member(machine: Any, key: tuple[str, ...]) -> Any:
     if len(key) < 3:
         return None
     kind = key[0].partition("-")[0]
-    find: Any = {"share": machine.share, "streams": machine.streams_group, "consumer": machine.consumer}[kind]
+    find: Any = {
+        "share": machine.find_share_group,
+        "streams": machine.find_streams_group,
+        "consumer": machine.find_consumer_group,
+    }[kind]
     group = find(key[1])
     return None if group is None else group.members.get(key[2])

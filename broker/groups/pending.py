@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Where(NamedTuple):
+class GroupTopicPartition(NamedTuple):
     """Whose position it is."""
 
     group: str
@@ -20,39 +20,39 @@ class Where(NamedTuple):
     partition: int
 
 
-class Pending:
+class PendingTransactionalOffsets:
     """All of one partition of `__consumer_offsets`."""
 
     __slots__ = ("_by_group", "_by_producer")
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, dict[Where, bytes]] = {}
+        self._by_producer: dict[int, dict[GroupTopicPartition, bytes]] = {}
         self._by_group: dict[str, dict[str, dict[int, set[int]]]] = {}
         """Group, topic, partition -> producers."""
 
-    def add(self, producer_id: int, where: Where, raw: bytes) -> None:
+    def add(self, producer_id: int, where: GroupTopicPartition, raw: bytes) -> None:
         """Keep a position until its producer's transaction ends; a later one of the same takes its place."""
         self._by_producer.setdefault(producer_id, {})[where] = raw
         topics = self._by_group.setdefault(where.group, {})
         topics.setdefault(where.topic, {}).setdefault(where.partition, set()).add(producer_id)
 
-    def forget(self, where: Where) -> None:
+    def remove(self, where: GroupTopicPartition) -> None:
         """Drop what all producers have of a partition."""
-        for producer_id in list(self.of_topic(where.group, where.topic).get(where.partition, ())):
+        for producer_id in list(self.producers_by_partition(where.group, where.topic).get(where.partition, ())):
             positions = self._by_producer[producer_id]
-            self._drop(producer_id, where)
+            self._remove_producer(producer_id, where)
             del positions[where]
             if not positions:
                 del self._by_producer[producer_id]
 
-    def take(self, producer_id: int) -> dict[Where, bytes]:
+    def pop(self, producer_id: int) -> dict[GroupTopicPartition, bytes]:
         """A producer's transaction has ended: give what it committed, which is pending no more."""
         positions = self._by_producer.pop(producer_id, {})
         for where in positions:
-            self._drop(producer_id, where)
+            self._remove_producer(producer_id, where)
         return positions
 
-    def _drop(self, producer_id: int, where: Where) -> None:
+    def _remove_producer(self, producer_id: int, where: GroupTopicPartition) -> None:
         topics = self._by_group[where.group]
         partitions = topics[where.topic]
         partitions[where.partition].remove(producer_id)
@@ -63,18 +63,18 @@ class Pending:
         if not topics:
             del self._by_group[where.group]
 
-    def of_topic(self, group: str, topic: str) -> dict[int, set[int]]:
+    def producers_by_partition(self, group: str, topic: str) -> dict[int, set[int]]:
         """Partitions of a topic where a group has something pending, with the producers it is from."""
         topics = self._by_group.get(group)
         return {} if topics is None else topics.get(topic, {})
 
-    def of_group(self, group: str) -> Iterator[tuple[str, int]]:
+    def group_partitions(self, group: str) -> Iterator[tuple[str, int]]:
         """(topic, partition) of all that a group has pending. They may be dropped while this goes on."""
         for topic, partitions in list(self._by_group.get(group, {}).items()):
             for partition in list(partitions):
                 yield topic, partition
 
-    def has(self, group: str) -> bool:
+    def has_group(self, group: str) -> bool:
         """Whether a group has anything pending."""
         return group in self._by_group
 

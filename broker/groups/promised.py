@@ -6,14 +6,14 @@ Kafka keeps all of them for as long.
 
 from __future__ import annotations
 
-MOST_CHARS = 4 << 20
+MAX_CHARS = 4 << 20
 """Of all groups of a partition of ``__consumer_offsets``."""
-MOST_OF_GROUP_CHARS = 1 << 20
-EACH_CHARS = 512
+MAX_GROUP_CHARS = 1 << 20
+ENTRY_OVERHEAD_CHARS = 512
 """What else is kept of one, its timer above all."""
 
 
-class Promised:
+class PendingMemberIds:
     """Who was promised an id, group by group and in all, in order."""
 
     __slots__ = ("_all", "_chars", "_group_chars", "_groups")
@@ -26,23 +26,23 @@ class Promised:
 
     def add(self, group_id: str, member_id: str) -> list[tuple[str, str]]:
         """Somebody is promised an id; gives groups and ids of those whose promise is not kept any longer."""
-        self.drop(group_id, member_id)
-        chars = len(member_id) + EACH_CHARS
+        self.remove(group_id, member_id)
+        chars = len(member_id) + ENTRY_OVERHEAD_CHARS
         self._all[group_id, member_id] = chars
         self._chars += chars
         group = self._groups.setdefault(group_id, {})
         group[member_id] = None
         self._group_chars[group_id] = self._group_chars.get(group_id, 0) + chars
         gone: list[tuple[str, str]] = []
-        while self._group_chars[group_id] > MOST_OF_GROUP_CHARS:
+        while self._group_chars[group_id] > MAX_GROUP_CHARS:
             gone.append((group_id, next(iter(group))))
-            self.drop(*gone[-1])
-        while self._chars > MOST_CHARS:
+            self.remove(*gone[-1])
+        while self._chars > MAX_CHARS:
             gone.append(next(iter(self._all)))
-            self.drop(*gone[-1])
+            self.remove(*gone[-1])
         return gone
 
-    def drop(self, group_id: str, member_id: str) -> None:
+    def remove(self, group_id: str, member_id: str) -> None:
         """It was used, or its time is over."""
         chars = self._all.pop((group_id, member_id), 0)
         if chars:

@@ -18,9 +18,9 @@ _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
-LARGEST_EPOCH = 2**31 - 1 - 2**16
+MAX_EPOCH = 2**31 - 1 - 2**16
 """A group at the largest int32 could have no next epoch; it would take decades of rebalances to come near it."""
-_GROUP_KINDS = frozenset({3, 11, 17})
+_GROUP_EPOCH_RECORD_TYPES = frozenset({3, 11, 17})
 """Types of records that hold the epoch of a group."""
 
 _KEYS: dict[int, tuple[type[Message], type[Message]]] = {
@@ -38,7 +38,7 @@ class GroupRecord(NamedTuple):
 
 
 @cache
-def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
+def modern_record_types() -> dict[int, tuple[type[Message], type[Message]]]:
     """Key and value of the records of the new kinds of groups; loaded with the first of them."""
     from ottla.wire.messages import consumer_group_records as c
     from ottla.wire.messages import share_group_records as s
@@ -69,10 +69,10 @@ def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
 
 @cache
 def _numbers() -> dict[type[Message], int]:
-    return {classes[0]: number for number, classes in new_kinds().items()}
+    return {classes[0]: number for number, classes in modern_record_types().items()}
 
 
-def _encode_new(record: GroupRecord) -> tuple[bytes, bytes | None]:
+def _encode_modern(record: GroupRecord) -> tuple[bytes, bytes | None]:
     key = _TYPE.pack(_numbers()[type(record.key)]) + compiler.encode(record.key, 0)
     return key, None if record.value is None else _TYPE.pack(0) + compiler.encode(record.value, 0)
 
@@ -81,7 +81,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value bytes."""
     cls = type(record.key)
     if cls is not o.OffsetCommitKey and cls is not o.GroupMetadataKey:
-        return _encode_new(record)
+        return _encode_modern(record)
     kind = 2 if cls is o.GroupMetadataKey else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
@@ -100,7 +100,7 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     (kind,), (version,) = _TYPE.unpack_from(key), _TYPE.unpack_from(value)
     if kind == 0:
         return o.OffsetCommitValue, version
-    classes = _KEYS.get(kind) or new_kinds().get(kind)
+    classes = _KEYS.get(kind) or modern_record_types().get(kind)
     return None if classes is None else (classes[1], version)
 
 
@@ -115,7 +115,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupR
     (kind,) = _TYPE.unpack_from(key)
     classes = _KEYS.get(kind)
     if classes is None:
-        classes = new_kinds().get(kind)
+        classes = modern_record_types().get(kind)
         if classes is None:
             return None
         new_key = compiler.decode(classes[0], 0, key, 2)[0]
@@ -124,7 +124,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupR
         if len(value) < 2:
             raise WireError("a group record's value without a version")
         new_value: Any = parsed or compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0]
-        if kind in _GROUP_KINDS:
+        if kind in _GROUP_EPOCH_RECORD_TYPES:
             _check_epoch(new_value.epoch)
         return GroupRecord(new_key, new_value)
     decoded = compiler.decode(classes[0], 0, key, 2)[0]
@@ -148,5 +148,5 @@ def _check_epoch(epoch: int) -> None:
     Raises:
         WireError: no group ever has it.
     """
-    if not -1 <= epoch <= LARGEST_EPOCH:
-        raise WireError(f"invalid group epoch: {epoch} (at most {LARGEST_EPOCH})")
+    if not -1 <= epoch <= MAX_EPOCH:
+        raise WireError(f"invalid group epoch: {epoch} (at most {MAX_EPOCH})")

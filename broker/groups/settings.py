@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _INTERVALS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 
 
-class Bounded(NamedTuple):
+class BoundedSetting(NamedTuple):
     """A setting a group may have of its own, within bounds."""
 
     default: int
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
-    def of(self, own: str | None) -> int:
+    def effective_value(self, own: str | None) -> int:
         """What holds for a group: its own value, moved into the bounds where the node's have changed since."""
         if own is None:
             return self.default
@@ -33,68 +33,69 @@ class Bounded(NamedTuple):
         except ValueError:
             log_invalid_stored_value("a group", "an interval", own)
             return self.default
-        return min(max(value, self.least), self.most)
+        return min(max(value, self.minimum), self.maximum)
 
 
-class ConsumerSettings(NamedTuple):
+class ConsumerGroupSettings(NamedTuple):
     """For groups of the new consumer protocol; the bounded ones by a group's name for them."""
 
-    intervals: dict[str, Bounded] = {  # noqa: RUF012  # never changed
-        "consumer.session.timeout.ms": Bounded(45_000, 45_000, 60_000),
-        "consumer.heartbeat.interval.ms": Bounded(5_000, 5_000, 15_000),
-        "consumer.assignment.interval.ms": Bounded(1_000, 0, 15_000),
+    intervals: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
+        "consumer.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
+        "consumer.heartbeat.interval.ms": BoundedSetting(5_000, 5_000, 15_000),
+        "consumer.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),
     }
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is taken where no member names one."""
     max_size: int = 2**31 - 1
-    upgrades: bool = True
+    allows_upgrade: bool = True
     """Whether a classic group becomes a consumer group when a member of the new protocol joins, and the other way."""
-    downgrades: bool = True
+    allows_downgrade: bool = True
     regex_refresh_ms: int = 600_000
 
 
-class ShareSettings(NamedTuple):
+class ShareGroupSettings(NamedTuple):
     """For share groups; the bounded ones by a group's name for them."""
 
-    intervals: dict[str, Bounded] = {  # noqa: RUF012  # never changed
-        "share.session.timeout.ms": Bounded(45_000, 45_000, 60_000),
-        "share.heartbeat.interval.ms": Bounded(5_000, 5_000, 15_000),
-        "share.assignment.interval.ms": Bounded(1_000, 0, 15_000),
+    intervals: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
+        "share.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
+        "share.heartbeat.interval.ms": BoundedSetting(5_000, 5_000, 15_000),
+        "share.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),
     }
     max_size: int = 200
 
 
-class StreamsSettings(NamedTuple):
+class StreamsGroupSettings(NamedTuple):
     """For streams groups; the bounded ones by a group's name for them."""
 
-    bounded: dict[str, Bounded] = {  # noqa: RUF012  # never changed
-        "streams.session.timeout.ms": Bounded(45_000, 45_000, 60_000),
-        "streams.heartbeat.interval.ms": Bounded(5_000, 5_000, 15_000),
-        "streams.assignment.interval.ms": Bounded(1_000, 0, 15_000),
-        "streams.num.standby.replicas": Bounded(0, 0, 2),
-        "streams.initial.rebalance.delay.ms": Bounded(3_000, 0, 2**31 - 1),
+    bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
+        "streams.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
+        "streams.heartbeat.interval.ms": BoundedSetting(5_000, 5_000, 15_000),
+        "streams.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),
+        "streams.num.standby.replicas": BoundedSetting(0, 0, 2),
+        "streams.initial.rebalance.delay.ms": BoundedSetting(3_000, 0, 2**31 - 1),
     }
     max_size: int = 2**31 - 1
 
 
-def bounded(config: NodeConfig, kind: str) -> dict[str, Bounded]:
+def read_interval_settings(config: NodeConfig, kind: str) -> dict[str, BoundedSetting]:
     """What each kind of group has, as a node has it."""
     keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
     return {
-        f"{kind}.{name}": Bounded(*(config.number(f"group.{key}") for key in three)) for name, three in keys.items()
+        f"{kind}.{name}": BoundedSetting(*(config.number(f"group.{key}") for key in three))
+        for name, three in keys.items()
     }
 
 
-def share_settings(config: NodeConfig) -> ShareSettings:
+def read_share_group_settings(config: NodeConfig) -> ShareGroupSettings:
     """As a node has them."""
-    return ShareSettings(bounded(config, "share"), config.number("group.share.max.size"))
+    return ShareGroupSettings(read_interval_settings(config, "share"), config.number("group.share.max.size"))
 
 
-def consumer_settings(config: NodeConfig) -> ConsumerSettings:
+def read_consumer_group_settings(config: NodeConfig) -> ConsumerGroupSettings:
     """As a node has them."""
     policy = config.text("group.consumer.migration.policy").lower()
-    return ConsumerSettings(
-        bounded(config, "consumer"),
+    return ConsumerGroupSettings(
+        read_interval_settings(config, "consumer"),
         tuple(CONSUMER_ASSIGNORS[name] for name in config.text("group.consumer.assignors").split(",")),
         config.number("group.consumer.max.size"),
         policy in ("upgrade", "bidirectional"),
@@ -102,12 +103,14 @@ def consumer_settings(config: NodeConfig) -> ConsumerSettings:
     )
 
 
-def streams_settings(config: NodeConfig) -> StreamsSettings:
+def read_streams_group_settings(config: NodeConfig) -> StreamsGroupSettings:
     """As a node has them."""
     delay, standbys = "streams.initial.rebalance.delay.ms", "streams.num.standby.replicas"
     most = config.number("group.streams.max.standby.replicas")
     own = {
-        delay: Bounded(config.number(f"group.{delay}"), 0, 2**31 - 1),
-        standbys: Bounded(config.number(f"group.{standbys}"), 0, most),
+        delay: BoundedSetting(config.number(f"group.{delay}"), 0, 2**31 - 1),
+        standbys: BoundedSetting(config.number(f"group.{standbys}"), 0, most),
     }
-    return StreamsSettings({**bounded(config, "streams"), **own}, config.number("group.streams.max.size"))
+    return StreamsGroupSettings(
+        {**read_interval_settings(config, "streams"), **own}, config.number("group.streams.max.size")
+    )

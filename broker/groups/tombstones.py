@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.streams.state import StreamsGroup
 
 
-def tombstones_of(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
+def modern_group_tombstones(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
     """Its tombstones, in Kafka's order."""
     from ottla.broker.groups.consumer.state import ConsumerGroup
 

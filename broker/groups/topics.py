@@ -49,64 +49,64 @@ def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
     return _hash(b"".join(parts))
 
 
-COLD_AT_ONCE = 500
+MAX_HASHED_PER_SLICE = 500
 """So many topics are looked at in one turn of the loop, fewer where they have many partitions; a member may be the
 first to want very many."""
-COLD_ROWS = COLD_AT_ONCE + 1
+HASHING_WORK = MAX_HASHED_PER_SLICE + 1
 """In rows of a slice: what is cold never goes at once."""
-_PARTITIONS_A_TOPIC = 8
+_PARTITIONS_PER_WORK_UNIT = 8
 """So many partitions are as much work as a topic is."""
 
 
-def _work(topic: TopicImage) -> int:
-    return 1 + len(topic.partitions) // _PARTITIONS_A_TOPIC
+def _hashing_work(topic: TopicImage) -> int:
+    return 1 + len(topic.partitions) // _PARTITIONS_PER_WORK_UNIT
 
 
-class Topics:
+class GroupTopicMetadata:
     """A shard's view of the metadata. Hashes are kept until a topic is touched."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        self.new_topics_at = image.offset
+        self.last_new_topic_offset = image.offset
         """The offset of the last image that brought a topic."""
         self._hashes: dict[str, int] = {}
         self._name_hashes: dict[str, int] = {}
         """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
 
-    def follow(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
+    def on_metadata_changed(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
         """The metadata went on, and these topics were touched."""
         self.image = image
         if has_new:
-            self.new_topics_at = image.offset
+            self.last_new_topic_offset = image.offset
         for name in touched:
             self._hashes.pop(name, None)
             self._name_hashes.pop(name, None)
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Nobody reads this topic any more."""
         self._hashes.pop(name, None)
 
-    def _there(self, names: Collection[str]) -> list[str]:
+    def _existing(self, names: Collection[str]) -> list[str]:
         """Those that exist, in any order: of the names and the topics the fewer are looked up."""
         topics = self.image.topics
         if len(names) > len(topics) and isinstance(names, Set | Mapping):
             return [name for name in topics if name in names]
         return [name for name in names if name in topics]
 
-    def cold(self, names: Iterable[str]) -> list[str]:
+    def unhashed(self, names: Iterable[str]) -> list[str]:
         """Those that exist and whose hash is not known, where they are more than one turn's; else none."""
         topics, hashes = self.image.topics, self._hashes
         found = [name for name in names if name not in hashes and name in topics]
-        return found if sum(_work(topics[name]) for name in found) > COLD_AT_ONCE else []
+        return found if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
-    def warm(self, names: list[str], at_once: int = COLD_AT_ONCE) -> Generator[None, None, None]:
+    def hash_in_steps(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
         """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
         work = 0
         for name in names:
             topic = self.image.topics.get(name)
             if topic is not None:
                 self._hashes[name] = topic_hash(topic, self.image)
-                work += _work(topic)
+                work += _hashing_work(topic)
             if work >= at_once:
                 yield
                 work = 0
@@ -114,7 +114,7 @@ class Topics:
     def hash_of(self, names: Collection[str]) -> int:
         """The hash of those topics that exist; 0 where there are none."""
         parts, topics = [], self.image.topics
-        for name in java_order.sorted_texts(self._there(names)):
+        for name in java_order.sort_strings(self._existing(names)):
             known = self._hashes.get(name)
             if known is None:
                 known = self._hashes[name] = topic_hash(topics[name], self.image)
@@ -124,23 +124,23 @@ class Topics:
     def ids(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist."""
         topics = self.image.topics
-        return [topics[name].id for name in self._there(names)]
+        return [topics[name].id for name in self._existing(names)]
 
-    def ids_in_order(self, names: Collection[str]) -> list[bytes]:
+    def ids_in_hash_set_order(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
         topics = self.image.topics
-        there = self._there(names)
+        there = self._existing(names)
         for name in there:
             if name not in self._name_hashes:
-                self._name_hashes[name] = java_order.text_hash(name)
-        order = java_order.texts(there, copied=len(names), hash_of=self._name_hashes.__getitem__)
+                self._name_hashes[name] = java_order.string_hash(name)
+        order = java_order.hash_map_order(there, copied=len(names), hash_of=self._name_hashes.__getitem__)
         return [topics[name].id for name in order]
 
-    def size_of(self, names: Collection[str]) -> int:
+    def total_partitions(self, names: Collection[str]) -> int:
         """How many partitions those topics have that exist."""
         topics = self.image.topics
-        return sum(len(topics[name].partitions) for name in self._there(names))
+        return sum(len(topics[name].partitions) for name in self._existing(names))
 
-    def partitions(self, topic_id: bytes) -> int:
+    def partition_count(self, topic_id: bytes) -> int:
         """How many partitions a topic has that exists."""
         return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

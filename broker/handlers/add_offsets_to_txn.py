@@ -10,10 +10,10 @@ From KIP-98.
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.metadata.admin import OFFSETS_TOPIC
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.txn.adding import understood
+from ottla.broker.txn.adding import error_for_version
 from ottla.broker.txn.events import AddPartitions
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -34,7 +34,7 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerR
         return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)
     partitions = frozenset({(OFFSETS_TOPIC, context.services.groups.partition_for(request.group_id))})
     producer_id, epoch = request.producer_id, request.producer_epoch
-    ticket = context.services.transaction_coordinator.ask(
+    ticket = context.services.transaction_coordinator.submit(
         transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
     )
     return (
@@ -42,12 +42,12 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerR
     )
 
 
-def _response(ticket: Ticket, version: int) -> Message:
+def _response(ticket: PendingBrokerRequest, version: int) -> Message:
     answer = ticket.answer
     code = answer.code if isinstance(answer, ProtocolError) else E.NONE
-    return AddOffsetsToTxnResponse(error_code=understood(code, version))
+    return AddOffsetsToTxnResponse(error_code=error_for_version(code, version))
 
 
-async def _wait_for_response(ticket: Ticket, version: int) -> Message:
+async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
     await ticket.wait()
     return _response(ticket, version)

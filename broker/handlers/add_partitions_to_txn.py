@@ -15,7 +15,7 @@ from __future__ import annotations
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
-from ottla.broker.txn.adding import FROM_BROKERS, added, row_of
+from ottla.broker.txn.adding import FIRST_BATCHED_VERSION, add_or_verify_partitions, build_transaction_result
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -31,7 +31,7 @@ E = ErrorCode
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
     """Answer each partition of each transaction."""
-    if context.version < FROM_BROKERS:
+    if context.version < FIRST_BATCHED_VERSION:
         return context.time_slice.start(_add_for_producer(context, request))
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
@@ -39,7 +39,9 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Handl
 
 
 def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
-    rows = yield from added(context.services, request.transactions, context.version, lambda topic: E.NONE)
+    rows = yield from add_or_verify_partitions(
+        context.services, request.transactions, context.version, lambda topic: E.NONE
+    )
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
@@ -57,7 +59,7 @@ def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnReques
 
     rows: list[AddPartitionsToTxnResult]
     if context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id):
-        rows = yield from added(context.services, [txn], context.version, refuse)
+        rows = yield from add_or_verify_partitions(context.services, [txn], context.version, refuse)
     else:
-        rows = [(yield from row_of(txn, lambda at: E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))]
+        rows = [(yield from build_transaction_result(txn, lambda at: E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows[0].topic_results)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.machine import OfShare
-from ottla.broker.groups.share.offsets import ToAlter, alter
+from ottla.broker.groups.machine import ShareGroupCommand
+from ottla.broker.groups.share.offsets import ShareOffsetsToAlter, alter_offsets
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.handlers.share_group_heartbeat import report_initialization
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -90,11 +90,13 @@ async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsReque
         good.setdefault(of.topic_name, set()).add(row.partition_index)
         await context.time_slice.maybe_yield()
     topics = {name: frozenset(numbers) for name, numbers in good.items()}
-    rule = partial(alter, group_id=request.group_id, topics=topics)
-    answer: Any = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
+    rule = partial(alter_offsets, group_id=request.group_id, topics=topics)
+    answer: Any = await context.services.groups.submit(
+        request.group_id, lambda own: ShareGroupCommand(own, rule)
+    ).wait()
     if isinstance(answer, ProtocolError):
         return _refuse(answer.code, answer.message)
-    assert isinstance(answer, ToAlter)
+    assert isinstance(answer, ShareOffsetsToAlter)
     failures: list[ProtocolError] = []
 
     def failed(key: SharePartitionKey, error: ProtocolError) -> None:
@@ -102,7 +104,9 @@ async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsReque
         for row in rows[key]:
             row.error_code, row.error_message = error.code, error.message
 
-    await context.services.share_partition_manager.begin(request.group_id, answer.epoch, starts.items(), failed)
+    await context.services.share_partition_manager.initialize_each(
+        request.group_id, answer.epoch, starts.items(), failed
+    )
     if answer.partitions:
         await report_initialization(context, request.group_id, answer.partitions, done=not failures)
     return response

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.groups.machine import GroupMachine
+from ottla.broker.groups.machine import GroupStateMachine
 from ottla.broker.handlers.consumer_group_heartbeat import is_served
 from ottla.broker.handlers.group_descriptions import GroupDescriber, assignor_fields, describe_groups, named_assignment
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -22,23 +22,23 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_describe as m
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.consumer.state import ConsumerGroup, Member
+    from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
 
 
-def _group(machine: GroupMachine, group_id: str) -> ConsumerGroup:
-    group = machine.consumer(group_id)
+def _group(machine: GroupStateMachine, group_id: str) -> ConsumerGroup:
+    group = machine.find_consumer_group(group_id)
     if group is None:
         other = f"Group {group_id} is not a consumer group."
-        why = other if machine.knows(group_id) else f"Group {group_id} not found."
+        why = other if machine.has_group(group_id) else f"Group {group_id} not found."
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     return group
 
 
-def _assignor(machine: GroupMachine, group: ConsumerGroup) -> str:
+def _assignor(machine: GroupStateMachine, group: ConsumerGroup) -> str:
     return group.preferred_assignor() or machine.settings.consumer.assignors[0]
 
 
-def _member(context: RequestContext, group: ConsumerGroup, member: Member) -> m.Member:
+def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerGroupMember) -> m.Member:
     held = {topic: list(numbers) for topic, numbers in member.assigned.items()}
     for topic, numbers in member.revoking.items():
         held[topic] = [*held.get(topic, ()), *numbers]
@@ -49,11 +49,11 @@ def _member(context: RequestContext, group: ConsumerGroup, member: Member) -> m.
         member.epoch,
         member.client_id,
         member.client_host,
-        sorted(member.names),
-        member.regex,
+        sorted(member.subscribed_topic_names),
+        member.subscribed_regex,
         named_assignment(context, m, held),
         named_assignment(context, m, group.target.get(member.id, {})),
-        1 if member.classic is None else 0,
+        1 if member.classic_metadata is None else 0,
     )
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.machine import DeleteGroup, OfShare
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.machine import DeleteGroup, ShareGroupCommand
 from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
@@ -38,20 +38,22 @@ class _ShareGroupStateDeletion:
 
     async def wait(self) -> None:
         """Have the group let go of it, and then all of it forgotten."""
-        from ottla.broker.groups.share.offsets import ToDelete, begin_deletion
+        from ottla.broker.groups.share.offsets import ShareOffsetsToDelete, start_group_deletion
 
-        rule = partial(begin_deletion, group_id=self._group_id)
-        answer: Any = await self._services.groups.ask(self._group_id, lambda own: OfShare(own, rule)).wait()
-        if isinstance(answer, ToDelete):
+        rule = partial(start_group_deletion, group_id=self._group_id)
+        answer: Any = await self._services.groups.submit(
+            self._group_id, lambda own: ShareGroupCommand(own, rule)
+        ).wait()
+        if isinstance(answer, ShareOffsetsToDelete):
             topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
-            self.failure = await self._services.share_partition_manager.forget(self._group_id, topics)
+            self.failure = await self._services.share_partition_manager.delete_state(self._group_id, topics)
         elif answer.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # gone meanwhile: what is left to be done will say so
             self.failure = answer
 
 
 def _share_group_state_deletion(context: RequestContext, group_id: str) -> _ShareGroupStateDeletion | None:
     try:
-        share = machine_of(context.services.groups.shard_of(group_id)).share(group_id)
+        share = state_machine_of(context.services.groups.shard_for(group_id)).find_share_group(group_id)
     except ProtocolError:
         return None
     return None if share is None else _ShareGroupStateDeletion(context, group_id)
@@ -74,7 +76,7 @@ def _delete(context: RequestContext, request: DeleteGroupsRequest) -> WaitingJob
             if states.failure is not None:
                 row.error_code = states.failure.code
                 continue
-        ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))
+        ticket = context.services.groups.submit(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_apply_result, row)))
         if len(response.results) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
             yield from wait_for_results(waits)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.machine import OfShare
-from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
+from ottla.broker.groups.machine import ShareGroupCommand
+from ottla.broker.groups.share.offsets import ShareOffsetsToDelete, complete_offset_deletion, delete_offsets
 from ottla.broker.handlers.rows import distinct
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -59,19 +59,19 @@ async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsReq
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response.responses.append(_topic_response(name, ZERO_UUID, code, code.text))
     groups, group_id = context.services.groups, request.group_id
-    rule = partial(delete, group_id=group_id, topics=topics)
-    answer: Any = await groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
+    rule = partial(delete_offsets, group_id=group_id, topics=topics)
+    answer: Any = await groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
-    assert isinstance(answer, ToDelete)
-    for name in (*answer.unknown, *unknown):
+    assert isinstance(answer, ShareOffsetsToDelete)
+    for name in (*answer.unknown_topics, *unknown):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = NO_OFFSETS if name in context.image.topics else code.text
         response.responses.append(_topic_response(name, ZERO_UUID, code, text))
         await context.time_slice.maybe_yield()
     gone = set()
     for topic_id, numbers in answer.partitions.items():
-        failure = await context.services.share_partition_manager.forget(group_id, {topic_id: sorted(numbers)})
+        failure = await context.services.share_partition_manager.delete_state(group_id, {topic_id: sorted(numbers)})
         name = context.image.topic_names.get(topic_id, "")
         if failure is None:
             gone.add(topic_id)
@@ -79,6 +79,6 @@ async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsReq
         else:
             response.responses.append(_topic_response(name, topic_id, failure.code, failure.code.text))
     if gone:
-        done = partial(deleted, group_id=group_id, topics=frozenset(gone))
-        await groups.ask(group_id, lambda own: OfShare(own, done)).wait()
+        done = partial(complete_offset_deletion, group_id=group_id, topics=frozenset(gone))
+        await groups.submit(group_id, lambda own: ShareGroupCommand(own, done)).wait()
     return response

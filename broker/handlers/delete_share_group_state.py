@@ -7,16 +7,16 @@ Source: ``ShareCoordinatorService.deleteState``, ``ShareCoordinatorShard.java`` 
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.machine import Delete
+from ottla.broker.share.machine import DeleteShareState
 from ottla.broker.share.state import SharePartitionKey
 from ottla.wire.messages import delete_share_group_state as wire
 
 
-def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Delete:
-    return Delete(ticket, key)
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> DeleteShareState:
+    return DeleteShareState(ticket, key)
 
 
 def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:

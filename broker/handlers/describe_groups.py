@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.state import Group, GroupState
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.state import ClassicGroup, ClassicGroupState
 from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
@@ -30,33 +30,33 @@ from ottla.wire.messages.describe_groups import (
 from ottla.wire.written import StreamingArray
 
 
-def _members(group: Group) -> list[DescribedGroupMember]:
-    stable = group.state is GroupState.STABLE
+def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
+    stable = group.state is ClassicGroupState.STABLE
     return [
         DescribedGroupMember(
             m.id,
             m.instance_id,
             m.client_id,
             m.client_host,
-            m.metadata(group.protocol or "") if stable else b"",
+            m.metadata_for(group.protocol or "") if stable else b"",
             m.assignment,
         )
         for m in group.members.values()
     ]
 
 
-def _describe(context: RequestContext, group: Group | None, group_id: str, *, other: bool) -> DescribedGroup:
+def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
     """One group; ``other``: there is one of another kind."""
     if group is not None:
-        stable = group.state is GroupState.STABLE
+        stable = group.state is ClassicGroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
         return DescribedGroup(
             0, None, group_id, group.state.value, group.protocol_type or "", protocol, _members(group)
         )
     if context.version >= 6:
         why = f"Group {group_id} is not a classic group." if other else f"Group {group_id} not found."
-        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, why, group_id, GroupState.DEAD.value)
-    return DescribedGroup(0, None, group_id, GroupState.DEAD.value)
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, why, group_id, ClassicGroupState.DEAD.value)
+    return DescribedGroup(0, None, group_id, ClassicGroupState.DEAD.value)
 
 
 def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> WaitingJob[HandlerResult]:
@@ -72,16 +72,18 @@ def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> Wa
             out.groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
             continue
         try:
-            shard = context.services.groups.shard_of(group_id)
+            shard = context.services.groups.shard_for(group_id)
         except ProtocolError as error:
             out.groups.append(DescribedGroup(error.code, group_id=group_id))
         else:
-            machine = machine_of(shard)
-            row = _describe(context, machine.groups.groups.get(group_id), group_id, other=machine.knows(group_id))
+            machine = state_machine_of(shard)
+            row = _describe(
+                context, machine.classic_groups.groups.get(group_id), group_id, other=machine.has_group(group_id)
+            )
             if request.include_authorized_operations and row.error_code == 0:
                 row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
             out.groups.append(row)
-            ticket = shard.read()
+            ticket = shard.read_barrier()
             if ticket is not None:
                 waits.append((ticket, partial(_apply_result, row)))
         if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.several import for_each
+from ottla.broker.share.several import for_each_concurrently
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -78,10 +78,10 @@ async def _group(
 
 async def _all_partitions(context: RequestContext, group_id: str) -> Mapping[bytes, list[int]]:
     """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
-    shard = context.services.groups.shard_of(group_id)
-    group = machine_of(shard).share(group_id)
+    shard = context.services.groups.shard_for(group_id)
+    group = state_machine_of(shard).find_share_group(group_id)
     topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}
-    ticket = shard.read()
+    ticket = shard.read_barrier()
     if ticket is not None:
         answer = await ticket.wait()
         if isinstance(answer, ProtocolError):
@@ -97,7 +97,7 @@ async def _topic(
     async def fill(at: int) -> None:
         row.partitions[at] = await _partition(context, name, SharePartitionKey(group_id, topic_id, numbers[at]))
 
-    await for_each(range(len(numbers)), fill)
+    await for_each_concurrently(range(len(numbers)), fill)
     return row
 
 
@@ -106,13 +106,13 @@ async def _partition(context: RequestContext, name: str, key: SharePartitionKey)
     if topic is None or key.partition not in topic.partitions:  # Kafka asks for its state for half a minute before
         return PartitionResponse(key.partition, UNINITIALIZED, 0, -1)
     try:
-        start, finished, leader_epoch = await shares.persister.summary(key)
+        start, finished, leader_epoch = await shares.persister.read_summary(key)
     except ProtocolError:
         return PartitionResponse(key.partition, UNINITIALIZED, 0, -1)
     lag = -1
     if start != UNINITIALIZED and finished != UNINITIALIZED:
         try:
-            end = await shares.latest.of(name, key.partition)
+            end = await shares.metadata_client.high_watermark(name, key.partition)
         except ProtocolError as error:
             return PartitionResponse(key.partition, error_code=error.code, error_message=error.code.text)
         lag = end - start - finished

@@ -19,8 +19,8 @@ from operator import itemgetter
 from ottla.broker.handlers.rows import distinct
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
-from ottla.broker.txn.coordinator import machine_of
-from ottla.broker.txn.state import Transaction
+from ottla.broker.txn.coordinator import state_machine_of
+from ottla.broker.txn.state import TransactionMetadata
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import sort_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -59,22 +59,24 @@ def _describe(context: RequestContext, transactional_id: str) -> Job[Transaction
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         raise ProtocolError(E.INVALID_REQUEST)
-    txn = machine_of(context.services.transaction_coordinator.shard_of(transactional_id)).seen(transactional_id)
+    txn = state_machine_of(context.services.transaction_coordinator.shard_for(transactional_id)).committed_transaction(
+        transactional_id
+    )
     if txn is None:
         raise ProtocolError(E.TRANSACTIONAL_ID_NOT_FOUND)
     return TransactionState(
         E.NONE,
         transactional_id,
-        txn.state.title,
+        txn.state.state_name,
         txn.timeout_ms,
-        txn.started_ms,
+        txn.start_ms,
         txn.producer_id,
         txn.producer_epoch,
         (yield from _topics(context, txn)),
     )
 
 
-def _topics(context: RequestContext, txn: Transaction) -> Job[list[TopicData]]:
+def _topics(context: RequestContext, txn: TransactionMetadata) -> Job[list[TopicData]]:
     topics: list[TopicData] = []
     for topic, parts in groupby((yield from sort_steps(txn.partitions)), key=itemgetter(0)):
         if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):

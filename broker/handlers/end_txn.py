@@ -11,9 +11,9 @@ An epoch for every transaction: KIP-890.
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.txn.adding import understood
+from ottla.broker.txn.adding import error_for_version
 from ottla.broker.txn.events import EndTransaction
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -33,7 +33,7 @@ def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
         return EndTxnResponse(error_code=E.INVALID_REQUEST)
     producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
     bumps = context.version >= _EPOCH_BUMP_SINCE
-    ticket = context.services.transaction_coordinator.ask(
+    ticket = context.services.transaction_coordinator.submit(
         transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
     )
     return (
@@ -41,14 +41,14 @@ def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
     )
 
 
-def _response(ticket: Ticket, version: int) -> Message:
+def _response(ticket: PendingBrokerRequest, version: int) -> Message:
     answer = ticket.answer
     if isinstance(answer, ProtocolError):
-        return EndTxnResponse(error_code=understood(answer.code, version))
+        return EndTxnResponse(error_code=error_for_version(answer.code, version))
     producer_id, epoch = answer
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def _wait_for_response(ticket: Ticket, version: int) -> Message:
+async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
     await ticket.wait()
     return _response(ticket, version)

@@ -11,7 +11,7 @@ Several keys in one request: KIP-699.
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
@@ -59,7 +59,7 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
     if topic is None:
         services.controller_forwarder.auto_create(name)
         return _error_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
-    partition = topic.partitions[partition_of(key, len(topic.partitions))]
+    partition = topic.partitions[partition_for_key(key, len(topic.partitions))]
     for broker_id, host, port, _ in services.metadata.endpoints(context.peer):
         if broker_id == partition.leader:
             return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.machine import GroupMachine
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.machine import GroupStateMachine
 from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
@@ -25,9 +25,9 @@ class GroupDescriber(NamedTuple):
     messages: Any
     response: type[Any]
     is_served: Callable[[RequestContext], bool]
-    group: Callable[[GroupMachine, str], Any]
+    group: Callable[[GroupStateMachine, str], Any]
     """A group, or Raises: ProtocolError."""
-    group_fields: Callable[[RequestContext, GroupMachine, Any], Job[Mapping[str, Any]]]
+    group_fields: Callable[[RequestContext, GroupStateMachine, Any], Job[Mapping[str, Any]]]
     """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
     member: Callable[[RequestContext, Any, Any], Any]
     """The row of a group's member, or Raises: Hidden."""
@@ -38,10 +38,10 @@ class TopicsHidden(Exception):
     """A group has to do with a topic that who asks may not describe."""
 
 
-def assignor_fields(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
+def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
     """The head of a row that names the group's assignor."""
 
-    def head(context: RequestContext, machine: GroupMachine, group: Any) -> Job[Mapping[str, Any]]:
+    def head(context: RequestContext, machine: GroupStateMachine, group: Any) -> Job[Mapping[str, Any]]:
         yield from ()
         return {"assignor_name": assignor(machine, group)}
 
@@ -61,7 +61,7 @@ def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes
     return messages.Assignment(rows)
 
 
-def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupMachine, group: Any) -> Job[Any]:
+def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupStateMachine, group: Any) -> Job[Any]:
     try:
         row = kind.messages.DescribedGroup(
             group_id=group.id,
@@ -83,13 +83,13 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
-        shard = context.services.groups.shard_of(group_id)
-        machine = machine_of(shard)
+        shard = context.services.groups.shard_for(group_id)
+        machine = state_machine_of(shard)
         group = kind.group(machine, group_id)
     except ProtocolError as error:
         return kind.messages.DescribedGroup(error.code, error.message or None, group_id)
     row = yield from _describe(context, kind, machine, group)
-    ticket = shard.read()
+    ticket = shard.read_barrier()
     if ticket is not None:
         waits.append((ticket, partial(_apply_result, row)))
     return row

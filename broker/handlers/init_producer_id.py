@@ -19,7 +19,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinator.ticket import Ticket
+    from ottla.broker.coordinator.ticket import PendingBrokerRequest
 
 _FENCED_ERROR_SINCE = 4
 """The version from which on a producer understands PRODUCER_FENCED."""
@@ -64,7 +64,7 @@ def _init_transactional(
     from ottla.broker.txn import initialising  # an idempotent producer needs nothing of transactions
 
     limit_ms = context.services.config.number("transaction.max.timeout.ms")
-    code = initialising.check(transactional_id, request.transaction_timeout_ms, limit_ms)
+    code = initialising.check_request(transactional_id, request.transaction_timeout_ms, limit_ms)
     return _submit(context, transactional_id, request) if code is E.NONE else _error_response(code)
 
 
@@ -76,8 +76,8 @@ async def _submit(context: RequestContext, transactional_id: str, request: InitP
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
     timeout_ms = request.transaction_timeout_ms
 
-    def ask() -> Ticket:
-        return services.transaction_coordinator.ask(
+    def ask() -> PendingBrokerRequest:
+        return services.transaction_coordinator.submit(
             transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
         )
 

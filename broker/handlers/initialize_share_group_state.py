@@ -8,16 +8,16 @@ Source: ``ShareCoordinatorService.initializeState``, ``ShareCoordinatorShard.jav
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.machine import Initialize
+from ottla.broker.share.machine import InitializeShareState
 from ottla.broker.share.state import SharePartitionKey
 from ottla.wire.messages import initialize_share_group_state as wire
 
 
-def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Initialize:
-    return Initialize(ticket, key, part.state_epoch, part.start_offset)
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> InitializeShareState:
+    return InitializeShareState(ticket, key, part.state_epoch, part.start_offset)
 
 
 def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:

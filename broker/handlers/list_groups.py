@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.state import CONSUMER
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.state import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.handlers.rows import PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import WaitingJob
@@ -40,8 +40,8 @@ _STATES = frozenset(
         "not_ready",
     }
 )
-"""``GroupState.java``, in lower case."""
-_TYPES = frozenset({CLASSIC, CONSUMER, SHARE, STREAMS})
+"""``ClassicGroupState.java``, in lower case."""
+_TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 
 def _recognized_names(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
@@ -67,20 +67,23 @@ def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[Han
             out.error_code, out.groups = answer.code, []
 
     try:
-        shards = list(context.services.groups.shards())
+        shards = list(context.services.groups.active_shards())
     except ProtocolError as error:
         out.error_code = error.code
         return out
     for shard in shards:
-        machine = machine_of(shard)
+        machine = state_machine_of(shard)
         rows = chain(
             (
                 ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC)
-                for g in list(machine.groups.groups.values())
+                for g in list(machine.classic_groups.groups.values())
             ),
-            (ListedGroup(g.id, CONSUMER, g.state, CONSUMER) for g in machine.every_consumer()),
-            (ListedGroup(g.id, SHARE, g.state, SHARE) for g in machine.every_share()),
-            (ListedGroup(g.id, STREAMS, g.state, STREAMS) for g in machine.every_streams_group()),
+            (
+                ListedGroup(g.id, CONSUMER_PROTOCOL_TYPE, g.state, CONSUMER_PROTOCOL_TYPE)
+                for g in machine.list_consumer_groups()
+            ),
+            (ListedGroup(g.id, SHARE, g.state, SHARE) for g in machine.list_share_groups()),
+            (ListedGroup(g.id, STREAMS, g.state, STREAMS) for g in machine.list_streams_groups()),
         )
         for row in rows:
             may_see = may_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, row.group_id)
@@ -88,7 +91,7 @@ def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[Han
             if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
                 out.groups.append(row)
             yield None
-        ticket = shard.read()
+        ticket = shard.read_barrier()
         if ticket is not None:
             waits.append((ticket, take))
     yield from wait_for_results(waits)

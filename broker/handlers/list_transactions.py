@@ -17,8 +17,8 @@ from typing import Any
 
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
-from ottla.broker.txn.coordinator import machine_of
-from ottla.broker.txn.state import BY_TITLE, Transaction
+from ottla.broker.txn.coordinator import state_machine_of
+from ottla.broker.txn.state import STATES_BY_NAME, TransactionMetadata
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import collect_distinct_steps, collect_steps
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -40,26 +40,26 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Handler
 
 def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[HandlerResult]:
     states = yield from collect_distinct_steps(request.state_filters)
-    unknown = yield from collect_steps(name for name in states if name not in BY_TITLE)
+    unknown = yield from collect_steps(name for name in states if name not in STATES_BY_NAME)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
-    passes = _TransactionFilter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
+    passes = _TransactionFilter(request, frozenset(name for name in STATES_BY_NAME if name in states), context.now_ms)
     try:
-        shards = list(context.services.transaction_coordinator.shards())
+        shards = list(context.services.transaction_coordinator.active_shards())
         pattern = _pattern(request.transactional_id_pattern)
     except ProtocolError as error:
         return ListTransactionsResponse(error_code=error.code)
     rows = StreamingArray(ListTransactionsResponse, context.version)
     for shard in shards:
-        machine = machine_of(shard)
-        for transactional_id in machine.ids():
-            txn = machine.seen(transactional_id)
+        machine = state_machine_of(shard)
+        for transactional_id in machine.transactional_ids():
+            txn = machine.committed_transaction(transactional_id)
             if (
                 txn is not None
                 and passes(txn)
                 and (pattern is None or pattern.fullmatch(transactional_id))
                 and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             ):
-                rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.title))
+                rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.state_name))
             yield
     out.transaction_states = rows
     return out
@@ -75,12 +75,12 @@ class _TransactionFilter:
         self._for_ms = request.duration_filter
         self._now_ms = now_ms
 
-    def __call__(self, txn: Transaction) -> bool:
+    def __call__(self, txn: TransactionMetadata) -> bool:
         if self._producers and txn.producer_id not in self._producers:
             return False
-        if self._is_by_state and txn.state.title not in self._states:
+        if self._is_by_state and txn.state.state_name not in self._states:
             return False
-        return self._for_ms < 0 or self._now_ms - txn.started_ms > self._for_ms
+        return self._for_ms < 0 or self._now_ms - txn.start_ms > self._for_ms
 
 
 def _pattern(text: str | None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import cast
 
-from ottla.broker.groups.java_order import SORTED_AT_ONCE, sorting_texts
+from ottla.broker.groups.java_order import MAX_SORTED_PER_STEP, sort_strings_in_steps
 from ottla.broker.server.dispatch import RequestContext
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -18,7 +18,7 @@ _CHECKS_PER_STEP = 100
 
 
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
-    """The names as a `SortedTexts`, each once, where the member may see all of them.
+    """The names as a `JavaSortedStrings`, each once, where the member may see all of them.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
@@ -27,14 +27,14 @@ def check_subscription(context: RequestContext, group_id: str, names: list[str])
         yield from _check_authorized(context, names)
     every: dict[str, None] = {}
     left = _max_record_bytes(context, group_id)
-    for at in range(0, len(names), SORTED_AT_ONCE):
-        new = [name for name in dict.fromkeys(names[at : at + SORTED_AT_ONCE]) if name not in every]
+    for at in range(0, len(names), MAX_SORTED_PER_STEP):
+        new = [name for name in dict.fromkeys(names[at : at + MAX_SORTED_PER_STEP]) if name not in every]
         every.update(dict.fromkeys(new))
         left -= sum(map(len, new))
         if left < 0:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         yield
-    return cast("list[str]", (yield from sorting_texts(every)))  # written and gone through as one
+    return cast("list[str]", (yield from sort_strings_in_steps(every)))  # written and gone through as one
 
 
 def _check_authorized(context: RequestContext, names: list[str]) -> Generator[None, None, None]:
@@ -51,4 +51,4 @@ def _max_record_bytes(context: RequestContext, group_id: str) -> int:
     Raises:
         ProtocolError: the group is not served here.
     """
-    return context.services.groups.shard_of(group_id).replica.log.config.max_message_bytes
+    return context.services.groups.shard_for(group_id).replica.log.config.max_message_bytes

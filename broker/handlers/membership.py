@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.groups.state import Call
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
+from ottla.broker.groups.state import GroupRequest
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
@@ -41,9 +41,9 @@ def submit_group_request(
         return refuse(ErrorCode.INVALID_GROUP_ID)
     services = context.services
     fresh = text_of(services.env.uuid()) if not getattr(request, "member_id", "") else ""
-    ticket = services.groups.ask(
+    ticket = services.groups.submit(
         request.group_id,
-        lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
+        lambda own: GroupRequest(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
     )
     if ticket.answer is not None:
         return _response(ticket.answer, refuse)
@@ -57,9 +57,11 @@ def _response(answer: Any, refuse: ErrorResponse) -> Message:
     return answer
 
 
-async def _wait_for_response(context: RequestContext, group_id: str, ticket: Ticket, refuse: ErrorResponse) -> Message:
+async def _wait_for_response(
+    context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
+) -> Message:
     """Wait for the answer; the group hears if the client leaves before it comes."""
-    forget = context.peer.on_close(partial(context.services.groups.close, group_id, ticket))
+    forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
     try:
         return _response(await ticket.wait(), refuse)
     finally:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.groups.machine import Commit
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
+from ottla.broker.groups.machine import CommitOffsets
 from ottla.broker.handlers.positions import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.broker.handlers.rows import wait_for_result
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -72,12 +72,12 @@ class _OffsetCommit:
                 self.valid_partitions.append(ValidPartitions(topic.name, topic.id, good))
             yield
 
-    def submit(self) -> Ticket:
+    def submit(self) -> PendingBrokerRequest:
         """Hand the positions to the group's machine."""
         request = self._request
-        return self._context.services.groups.ask(
+        return self._context.services.groups.submit(
             request.group_id,
-            lambda own: Commit(
+            lambda own: CommitOffsets(
                 own,
                 request.group_id,
                 request.member_id,

@@ -35,7 +35,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> WaitingJob
                 wanted.append((topic.name, part.partition_index))
             yield None
         yield None
-    ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
+    ticket = context.services.groups.submit(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
     answer = yield from wait_for_result(ticket)
     if isinstance(answer, ProtocolError):
         out.error_code = answer.code

@@ -17,9 +17,9 @@ from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.machine import GroupMachine
-from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.machine import GroupStateMachine
+from ottla.broker.groups.offsets import INVALID_OFFSET, CommittedOffsets, unpack_offset
 from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job, WaitingJob
@@ -44,9 +44,9 @@ class _OffsetReader:
         self.response_class = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
         self.pending_reads = PendingResults()
 
-    def unstable_partitions(self, offsets: Offsets, group_id: str, topic: str) -> Container[int]:
+    def unstable_partitions(self, offsets: CommittedOffsets, group_id: str, topic: str) -> Container[int]:
         """Partitions that must not be shown, as a transaction is open there."""
-        return offsets.pending.of_topic(group_id, topic) if self._stable else ()
+        return offsets.pending.producers_by_partition(group_id, topic) if self._stable else ()
 
     def add_offsets(
         self,
@@ -64,7 +64,7 @@ class _OffsetReader:
                 yield
                 continue
             raw = stored.get(number)
-            found = None if raw is None else unpack(raw)
+            found = None if raw is None else unpack_offset(raw)
             if found is None or (topic_id != ZERO_UUID and found.topic_id not in (ZERO_UUID, topic_id)):
                 out.append(row(number, INVALID_OFFSET, -1, ""))
             else:
@@ -84,9 +84,9 @@ class _OffsetReader:
 
 
 def _read_all_topics(
-    reader: _OffsetReader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup
+    reader: _OffsetReader, offsets: CommittedOffsets, group_id: str, out: m.OffsetFetchResponseGroup
 ) -> Job[None]:
-    for name, stored in list(offsets.topics(group_id).items()):
+    for name, stored in list(offsets.group_offsets(group_id).items()):
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
             continue
@@ -102,7 +102,7 @@ def _read_all_topics(
 
 
 def _read_topics(
-    reader: _OffsetReader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
+    reader: _OffsetReader, offsets: CommittedOffsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
 ) -> Job[None]:
     by_id = reader.context.version >= 10
     failed = []
@@ -121,7 +121,7 @@ def _read_topics(
             )
         else:
             out.topics.append(topic)
-            stored = offsets.of_topic(wanted.group_id, name)
+            stored = offsets.topic_offsets(wanted.group_id, name)
             unstable = reader.unstable_partitions(offsets, wanted.group_id, name)
             yield from reader.add_offsets(
                 topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
@@ -135,15 +135,15 @@ def _set_error(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
         out.error_code, out.topics = answer.code, []
 
 
-def _check_fetch(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
+def _check_fetch(machine: GroupStateMachine, wanted: m.OffsetFetchRequestGroup) -> None:
     """Whether who asks may read a group's positions now."""
-    consumer, streams = machine.consumer(wanted.group_id), machine.streams_group(wanted.group_id)
+    consumer, streams = machine.find_consumer_group(wanted.group_id), machine.find_streams_group(wanted.group_id)
     if consumer is not None:
-        from ottla.broker.groups.consumer.offsets import check_fetch
+        from ottla.broker.groups.consumer.offsets import validate_offset_fetch
 
-        check_fetch(consumer, wanted.member_id, wanted.member_epoch)
+        validate_offset_fetch(consumer, wanted.member_id, wanted.member_epoch)
     elif streams is not None:
-        from ottla.broker.groups.streams.offsets import check_fetch as check_streams
+        from ottla.broker.groups.streams.offsets import validate_offset_fetch as check_streams
 
         check_streams(streams, wanted.member_id, wanted.member_epoch)
 
@@ -154,11 +154,11 @@ def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return
     try:
-        shard = reader.context.services.groups.shard_of(wanted.group_id)
+        shard = reader.context.services.groups.shard_for(wanted.group_id)
     except ProtocolError as error:
         out.error_code = error.code
         return
-    machine = machine_of(shard)
+    machine = state_machine_of(shard)
     try:
         _check_fetch(machine, wanted)
     except ProtocolError as error:
@@ -169,7 +169,7 @@ def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m
         yield from _read_all_topics(reader, offsets, wanted.group_id, out)
     else:
         yield from _read_topics(reader, offsets, wanted, out)
-    ticket = shard.read()
+    ticket = shard.read_barrier()
     if ticket is not None:
         reader.pending_reads.append((ticket, partial(_set_error, out)))
 

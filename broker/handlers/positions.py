@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.groups.offsets import OffsetToCommit
 
 
 class ValidPartitions(NamedTuple):
@@ -29,12 +29,12 @@ def is_metadata_too_long(part: Any, limit: int) -> bool:
     return utf16_length(part.committed_metadata or "") > limit
 
 
-def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[NewOffset]:
+def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[OffsetToCommit]:
     """What is to be stored: all but those whose metadata is too long."""
     for name, topic_id, partitions in good:
         for part in partitions:
             if not is_metadata_too_long(part, limit):
-                yield NewOffset(
+                yield OffsetToCommit(
                     name,
                     topic_id,
                     part.partition_index,

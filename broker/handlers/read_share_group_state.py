@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.machine import Read
-from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.broker.share.machine import ReadShareState
+from ottla.broker.share.state import ShareGroupOffset, SharePartitionKey
 from ottla.wire.messages import read_share_group_state as wire
 
 
-def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Read:
-    return Read(ticket, key, part.leader_epoch)
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareState:
+    return ReadShareState(ticket, key, part.leader_epoch)
 
 
-def _fill(row: Any, state: ShareState) -> None:
+def _fill(row: Any, state: ShareGroupOffset) -> None:
     row.state_epoch, row.start_offset = state.state_epoch, state.start_offset
     row.state_batches = [
         wire.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches

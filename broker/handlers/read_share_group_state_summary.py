@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.machine import Summary
-from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.broker.share.machine import ReadShareStateSummary
+from ottla.broker.share.state import ShareGroupOffset, SharePartitionKey
 from ottla.wire.messages import read_share_group_state_summary as wire
 
 
-def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Summary:
-    return Summary(ticket, key)
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareStateSummary:
+    return ReadShareStateSummary(ticket, key)
 
 
-def _fill(row: Any, state: ShareState) -> None:
+def _fill(row: Any, state: ShareGroupOffset) -> None:
     row.state_epoch, row.leader_epoch = state.state_epoch, state.leader_epoch
     row.start_offset, row.delivery_complete_count = state.start_offset, state.delivery_complete_count
 

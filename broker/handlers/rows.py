@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.turn import Job, WaitingJob
 from ottla.wire.errors import ProtocolError
 from ottla.wire.written import BUFFERED_ELEMENTS
@@ -13,7 +13,7 @@ from ottla.wire.written import BUFFERED_ELEMENTS
 P = TypeVar("P")
 R = TypeVar("R")
 
-PendingResults = list[tuple[Ticket, Callable[[Any], None]]]
+PendingResults = list[tuple[PendingBrokerRequest, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
 MAX_PENDING_RESULTS = 250
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
@@ -51,7 +51,7 @@ def wait_for_results(waits: PendingResults) -> WaitingJob[None]:
     waits.clear()
 
 
-def wait_for_result(ticket: Ticket) -> WaitingJob[Any]:
+def wait_for_result(ticket: PendingBrokerRequest) -> WaitingJob[Any]:
     """A ticket's answer, once it is there."""
     yield None if ticket.answer is not None else ticket
     return ticket.answer

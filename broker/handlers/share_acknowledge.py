@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.broker.handlers import share_acks as acks
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.sessions import CLOSING, OPENING, Place
+from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from ottla.broker.turn import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_acknowledge as wire
@@ -30,9 +30,9 @@ def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> Ha
     assert request.member_id is not None
     shares, epoch = context.services.share_partition_manager, request.share_session_epoch
     try:
-        if epoch == OPENING:
+        if epoch == INITIAL_EPOCH:
             raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-        shares.sessions.go_on(request.group_id, request.member_id, epoch)
+        shares.sessions.continue_session(request.group_id, request.member_id, epoch)
     except ProtocolError as error:
         return wire.ShareAcknowledgeResponse(error_code=error.code)
     return context.time_slice.start(_acknowledge(context, request))
@@ -40,10 +40,10 @@ def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> Ha
 
 def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> WaitingJob[HandlerResult]:
     shares = context.services.share_partition_manager
-    said: dict[Place, list[Any]] = {}
+    said: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:
-            said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
         yield None
     told = yield from acks.submit_acknowledgements(context, request, said)
@@ -60,11 +60,11 @@ def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest)
                 leaders.add(row.current_leader.leader_id)
         rows.setdefault(place.topic_id, []).append(row)
         yield None
-    if request.share_session_epoch == CLOSING:
+    if request.share_session_epoch == FINAL_EPOCH:
         shares.sessions.close(request.group_id or "", request.member_id or "")
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
     return wire.ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=shares.rules.limits(request.group_id or "").lock_duration_ms,
+        acquisition_lock_timeout_ms=shares.group_config.limits(request.group_id or "").lock_duration_ms,
         responses=[wire.ShareAcknowledgeTopicResponse(topic_id, parts) for topic_id, parts in rows.items()],
         node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
     )

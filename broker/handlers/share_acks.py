@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.server.dispatch import RequestContext
-from ottla.broker.share.acknowledging import RENEW, Acknowledgement
-from ottla.broker.share.sessions import Place
+from ottla.broker.share.acknowledging import RENEW, ShareAcknowledgementBatch
+from ottla.broker.share.sessions import TopicIdPartition
 from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.decision import collect_steps
@@ -62,8 +62,8 @@ def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Jo
 
 
 def submit_acknowledgements(
-    context: RequestContext, request: Any, batches: dict[Place, list[Any]]
-) -> WaitingJob[list[tuple[Place, Ticket]]]:
+    context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
+) -> WaitingJob[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
     """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
 
     Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
@@ -72,27 +72,27 @@ def submit_acknowledgements(
     shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
     renews = context.version >= RENEW_SINCE
     for place, said in batches.items():
-        ticket = Ticket()
+        ticket = PendingBrokerRequest()
         is_wrong = yield from _is_invalid(said, renews=renews, is_renewal=renews and request.is_renew_ack)
-        name = shares.name_of(place)
+        name = shares.topic_name(place)
         shared = shares.get(group_id, place)
         if name is None:
-            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
         elif is_wrong:
-            ticket.give(ProtocolError(ErrorCode.INVALID_REQUEST))
+            ticket.deliver(ProtocolError(ErrorCode.INVALID_REQUEST))
         elif not context.may(AclOperation.READ, ResourceType.TOPIC, name):
-            ticket.give(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        elif not shares.exists(place):
-            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            ticket.deliver(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif not shares.partition_exists(place):
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif not said:
-            ticket.give(True)
+            ticket.deliver(True)
         elif shared is None:
             is_looked_at = True
-            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             is_looked_at = True
             rows = yield from collect_steps(
-                Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
+                ShareAcknowledgementBatch(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
             )
             ticket = shared.acknowledge(member_id, rows)
         told.append((place, ticket))
@@ -100,9 +100,9 @@ def submit_acknowledgements(
     return told if is_looked_at else [each for each in told if each[1].answer is not True]
 
 
-def leader_of(context: RequestContext, place: Place) -> tuple[int, int]:
+def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:
     """Who leads a partition, and under which epoch; -1 each where nobody is known."""
-    name = context.services.share_partition_manager.name_of(place)
+    name = context.services.share_partition_manager.topic_name(place)
     topic = None if name is None else context.image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(place.partition)
     return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)

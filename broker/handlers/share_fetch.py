@@ -18,16 +18,22 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_acks as acks
 from ottla.broker.handlers.fetch import PARTITION_OVERHEAD_BYTES
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.server.purgatory import DelayedOperation
-from ottla.broker.share.acquiring import Asked, Fetched
-from ottla.broker.share.reading import aborted_among, batches_in, sliced
-from ottla.broker.share.sessions import CLOSING, MANY_PLACES, OPENING, Place, ShareSession
-from ottla.broker.share.shared import Shared
+from ottla.broker.share.acquiring import AcquireRequest, FetchedOffsets
+from ottla.broker.share.reading import aborted_batch_offsets, find_batches, slice_acquired
+from ottla.broker.share.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_SESSION_PARTITIONS,
+    ShareSession,
+    TopicIdPartition,
+)
+from ottla.broker.share.shared import SharePartitionLeader
 from ottla.broker.turn import Job, WaitingJob
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -50,17 +56,17 @@ class _ShareFetch:
         self._request = request
         self._session = session
         self._shares = context.services.share_partition_manager
-        self._committed = self._shares.rules.reads_committed(request.group_id or "")
+        self._committed = self._shares.group_config.is_read_committed(request.group_id or "")
         self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
         quotas = context.services.quota_holder.quotas
         if quotas is not None:
             self._max_bytes = quotas.max_fetch_bytes(context.peer, context.client_id, self._max_bytes)
-        self.partition_responses: dict[Place, wire.PartitionData] = {}
+        self.partition_responses: dict[TopicIdPartition, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
-        self._shared: dict[Place, Shared] = {}
-        self._by_key: dict[tuple[Hashable, ...], Place] = {}
+        self._shared: dict[TopicIdPartition, SharePartitionLeader] = {}
+        self._by_key: dict[tuple[Hashable, ...], TopicIdPartition] = {}
         """What a change is told under: of each the log first, then the share partition itself."""
-        self._open: dict[Place, int] = {}
+        self._open: dict[TopicIdPartition, int] = {}
         """What may be handed out of a partition now, in bytes."""
         self._total = 0
         self._left_bytes = self._max_bytes
@@ -68,7 +74,7 @@ class _ShareFetch:
 
     async def load_partitions(self) -> None:
         """Have every share partition of the session at hand; what cannot be had has its row."""
-        places = list(self._session.places) if self._session is not None else []
+        places = list(self._session.partitions) if self._session is not None else []
         turn = self._request.share_session_epoch
         at = turn % len(places) if places and turn > 0 else 0
         new = 0
@@ -80,24 +86,24 @@ class _ShareFetch:
                 await self._context.time_slice.maybe_yield()
                 continue
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
-            self._by_key[shared.wakes] = place
-            new += shared.rules is None
+            self._by_key[shared.purgatory_key] = place
+            new += shared.share_partition is None
             if new >= MAX_CONCURRENT_LOADS:  # each begins with a call to the persister
                 await self._context.time_slice.yield_now()
                 new = 0
             await self._context.time_slice.maybe_yield()
 
-    def _share_partition(self, place: Place) -> Shared:
-        name = self._shares.name_of(place)
+    def _share_partition(self, place: TopicIdPartition) -> SharePartitionLeader:
+        name = self._shares.topic_name(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not self._context.may(AclOperation.READ, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if not self._shares.exists(place):
+        if not self._shares.partition_exists(place):
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return self._shares.serve(self._request.group_id or "", place)
+        return self._shares.get_or_load(self._request.group_id or "", place)
 
-    def _add_error(self, place: Place, error: ProtocolError) -> None:
+    def _add_error(self, place: TopicIdPartition, error: ProtocolError) -> None:
         self._shared.pop(place, None)
         self.partition_responses[place] = wire.PartitionData(place.partition, error.code, error.message, records=b"")
 
@@ -125,15 +131,15 @@ class _ShareFetch:
         """Something has changed under a key: look at its partition again."""
         return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
 
-    def _update_acquirable(self, place: Place) -> bool:
+    def _update_acquirable(self, place: TopicIdPartition) -> bool:
         shared = self._shared.get(place)
         if shared is None:
             return not self._shared
         self._total -= self._open.pop(place, 0)
-        if shared.failure is not None:
-            self._add_error(place, shared.failure)
+        if shared.load_error is not None:
+            self._add_error(place, shared.load_error)
             return not self._shared
-        if shared.closed:
+        if shared.is_closed:
             return True  # it may be led elsewhere now
         offset = shared.next_fetch_offset()
         if offset is None:
@@ -159,7 +165,7 @@ class _ShareFetch:
                 return  # its session is over: nobody would give back what was handed out now
             offset = shared.next_fetch_offset()
             try:
-                if shared.closed:
+                if shared.is_closed:
                     self._shared[place] = self._share_partition(place)
                 if offset is None:
                     continue
@@ -171,34 +177,36 @@ class _ShareFetch:
                 self._add_error(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
             yield
 
-    def _read(self, place: Place, shared: Shared, offset: int, max_bytes: int, max_records: int) -> int:
+    def _read(
+        self, place: TopicIdPartition, shared: SharePartitionLeader, offset: int, max_bytes: int, max_records: int
+    ) -> int:
         replica, row = shared.replica, wire.PartitionData(place.partition, records=b"")
         replica.check_leader(-1)
         log, upper = replica.log, _last_fetchable_offset(replica, committed=self._committed)
         self.partition_responses[place] = row
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            shared.log_starts_at(log.log_start_offset)
+            shared.update_log_start_offset(log.log_start_offset)
             return 0
         first = self._left_bytes == self._max_bytes  # nothing was read yet: its first batch is, whatever its size
         part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
         if part is None:
             return 0
         try:
-            batches = batches_in(part, shared.new_from, max_records)
+            batches = find_batches(part, shared.first_new_offset, max_records)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
-        aborted = aborted_among(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
+        aborted = aborted_batch_offsets(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
         request = self._request
-        asked = Asked(
+        asked = AcquireRequest(
             request.member_id or "",
             max_records,
             request.batch_size,
-            strict=request.share_acquire_mode == STRICT_ACQUIRE_MODE,
+            is_record_limit_strict=request.share_acquire_mode == STRICT_ACQUIRE_MODE,
         )
-        acquired = shared.acquire(asked, Fetched(offset, [batch.offsets for batch in batches], aborted))
+        acquired = shared.acquire_records(asked, FetchedOffsets(offset, [batch.offsets for batch in batches], aborted))
         if acquired:
-            row.records = sliced(part, batches, acquired)
+            row.records = slice_acquired(part, batches, acquired)
             row.acquired_records = [wire.AcquiredRecords(*each) for each in acquired]
         return sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
@@ -215,17 +223,17 @@ def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> Waiting
         refused = ErrorCode.INVALID_REQUEST if any(limits) else None
     if refused is not None:
         return wire.ShareFetchResponse(error_code=refused)
-    said: dict[Place, list[Any]] = {}
+    said: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:
-            said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
         yield None
-    forgotten: set[Place] = set()
+    forgotten: set[TopicIdPartition] = set()
     for gone in request.forgotten_topics_data:
         for number in gone.partitions:
-            if len(forgotten) <= MANY_PLACES:  # one more is too many already
-                forgotten.add(Place(gone.topic_id, number))
+            if len(forgotten) <= MAX_SESSION_PARTITIONS:  # one more is too many already
+                forgotten.add(TopicIdPartition(gone.topic_id, number))
             yield None
         yield None
     try:
@@ -243,17 +251,20 @@ def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> Waiting
 
 
 def _session(
-    context: RequestContext, request: wire.ShareFetchRequest, said: dict[Place, list[Any]], forgotten: set[Place]
+    context: RequestContext,
+    request: wire.ShareFetchRequest,
+    said: dict[TopicIdPartition, list[Any]],
+    forgotten: set[TopicIdPartition],
 ) -> ShareSession | None:
     """The session this request is of; None where it ends it."""
     sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
-    if epoch == OPENING:
+    if epoch == INITIAL_EPOCH:
         if any(said.values()):
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
         return sessions.open(context.peer, group_id, member_id, said)
-    session = sessions.go_on(group_id, member_id, epoch)
-    if epoch == CLOSING:
+    session = sessions.continue_session(group_id, member_id, epoch)
+    if epoch == FINAL_EPOCH:
         return None
     sessions.update(session, said, forgotten)
     return session
@@ -270,7 +281,7 @@ async def _fetch_and_respond(
     request: wire.ShareFetchRequest,
     fetch: _ShareFetch,
     session: ShareSession | None,
-    told: list[tuple[Place, Ticket]],
+    told: list[tuple[TopicIdPartition, PendingBrokerRequest]],
 ) -> Message:
     await fetch.load_partitions()
     if request.max_records > 0 and request.max_bytes > 0:
@@ -281,7 +292,7 @@ async def _fetch_and_respond(
         await ticket.wait()
         _add_acknowledge_result(rows, place, ticket.answer)
         await context.time_slice.maybe_yield()
-    if request.share_session_epoch == CLOSING:
+    if request.share_session_epoch == FINAL_EPOCH:
         context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
     response = await context.time_slice.run(_response(context, request, rows))
     quotas = context.services.quota_holder.quotas
@@ -294,29 +305,31 @@ async def _fetch_and_respond(
 
 
 def _changed_partitions(
-    request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData], session: ShareSession | None
-) -> Job[dict[Place, wire.PartitionData]]:
+    request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
+) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
     """What the answer must name."""
     out = {}
     for place, row in rows.items():
         if (
             session is None
-            or request.share_session_epoch == OPENING
-            or session.is_news(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
+            or request.share_session_epoch == INITIAL_EPOCH
+            or session.must_include(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
         ):
             out[place] = row
         yield
     return out
 
 
-def _add_acknowledge_result(rows: dict[Place, wire.PartitionData], place: Place, answer: Any) -> None:
+def _add_acknowledge_result(
+    rows: dict[TopicIdPartition, wire.PartitionData], place: TopicIdPartition, answer: Any
+) -> None:
     row = rows.setdefault(place, wire.PartitionData(place.partition, records=b""))
     if isinstance(answer, ProtocolError):
         row.acknowledge_error_code, row.acknowledge_error_message = answer.code, answer.message
 
 
 def _response(
-    context: RequestContext, request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData]
+    context: RequestContext, request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData]
 ) -> Job[wire.ShareFetchResponse]:
     topics: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
@@ -328,7 +341,7 @@ def _response(
         yield
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
     return wire.ShareFetchResponse(
-        acquisition_lock_timeout_ms=context.services.share_partition_manager.rules.limits(
+        acquisition_lock_timeout_ms=context.services.share_partition_manager.group_config.limits(
             request.group_id or ""
         ).lock_duration_ms,
         responses=[wire.ShareFetchableTopicResponse(topic_id, parts) for topic_id, parts in topics.items()],

@@ -11,8 +11,8 @@ From KIP-932.
 
 from __future__ import annotations
 
-from ottla.broker.groups.machine import GroupMachine
-from ottla.broker.groups.share.state import ShareGroup, ShareMember
+from ottla.broker.groups.machine import GroupStateMachine
+from ottla.broker.groups.share.state import ShareGroup, ShareGroupMember
 from ottla.broker.handlers.group_descriptions import GroupDescriber, assignor_fields, describe_groups, named_assignment
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -21,20 +21,20 @@ from ottla.wire.messages import share_group_describe as m
 ASSIGNOR = "simple"
 
 
-def _member(context: RequestContext, group: ShareGroup, member: ShareMember) -> m.Member:
+def _member(context: RequestContext, group: ShareGroup, member: ShareGroupMember) -> m.Member:
     return m.Member(
         member.id,
         member.rack_id,
         member.epoch,
         member.client_id,
         member.client_host,
-        sorted(member.names),
+        sorted(member.subscribed_topic_names),
         named_assignment(context, m, member.assigned),
     )
 
 
-def _group(machine: GroupMachine, group_id: str) -> ShareGroup:
-    return machine.shares.group(group_id)
+def _group(machine: GroupStateMachine, group_id: str) -> ShareGroup:
+    return machine.share_groups.require_group(group_id)
 
 
 KIND = GroupDescriber(m, m.ShareGroupDescribeResponse, is_served, _group, assignor_fields(lambda *_: ASSIGNOR), _member)

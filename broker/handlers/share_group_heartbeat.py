@@ -14,11 +14,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.machine import OfShare
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.share.groups import Places, ShareGroups
-from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.machine import ShareGroupCommand
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
+from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
+from ottla.broker.groups.state import GroupRequest
 from ottla.broker.handlers.share_acks import MAX_MEMBER_ID_CHARS, is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
@@ -95,20 +95,22 @@ def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Han
 
 
 async def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
-    call = Call(None, request, context.version, context.client_id, context.peer.host)
+    call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
+    answer = await context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
-    assert isinstance(answer, Beaten)
-    if answer.to_initialize:
+    assert isinstance(answer, ShareHeartbeatResult)
+    if answer.partitions_to_initialize:
         shares = context.services.share_partition_manager
-        shares.start(partial(initialize_share_state, context, request.group_id, answer.epoch, answer.to_initialize))
+        shares.start_task(
+            partial(initialize_share_state, context, request.group_id, answer.epoch, answer.partitions_to_initialize)
+        )
     return answer.response
 
 
 async def initialize_share_state(
-    context: RequestContext, group_id: str, epoch: int, places: Places, start_offset: int = -1
+    context: RequestContext, group_id: str, epoch: int, places: TopicIdPartitions, start_offset: int = -1
 ) -> None:
     """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
     shares, done = context.services.share_partition_manager, True
@@ -119,11 +121,15 @@ async def initialize_share_state(
     await report_initialization(context, group_id, places, done=done)
 
 
-async def report_initialization(context: RequestContext, group_id: str, places: Places, *, done: bool) -> None:
+async def report_initialization(
+    context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
+) -> None:
     """Tell a group what came of partitions that were to get their state."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
-    await context.services.groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
+    await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
 
 
-def _initialized(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, places: Places, done: bool) -> Fx:
-    return groups.initialized(ticket, group_id, places, done=done)
+def _initialized(
+    groups: ShareGroups, ticket: Any, _: int, *, group_id: str, places: TopicIdPartitions, done: bool
+) -> GroupEffects:
+    return groups.on_initialized(ticket, group_id, places, done=done)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers.rows import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.share.state import SharePartitionKey
@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 from ottla.wire.written import StreamingArray
 
-EventFactory = Callable[[Ticket, SharePartitionKey, Any], Any]
+EventFactory = Callable[[PendingBrokerRequest, SharePartitionKey, Any], Any]
 ResultWriter = Callable[[Any, Any], None]
 ResponseClasses = tuple[type[Any], type[Any], type[Any]]
 """The classes of the response, of a topic in it, and of a row."""
@@ -33,7 +33,7 @@ def _apply_result(row: Any, fill: ResultWriter, doing: str, answer: Any) -> None
         fill(row, answer)
 
 
-def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, ticket: Ticket) -> Any:
+def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, ticket: PendingBrokerRequest) -> Any:
     return event_of(ticket, at, part)
 
 
@@ -66,7 +66,9 @@ def _submit_all(
             if prepared is not None:
                 yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
-            ticket = context.services.share_partition_manager.coordinator.ask(at, partial(_event, event_of, at, part))
+            ticket = context.services.share_partition_manager.coordinator.submit(
+                at, partial(_event, event_of, at, part)
+            )
             waits.append((ticket, partial(_apply_result, row, fill, doing)))
             yield None
             if len(waits) >= MAX_PENDING_RESULTS:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.groups.java_order import java_text
-from ottla.broker.groups.machine import GroupMachine
-from ottla.broker.groups.streams.configured import ConfiguredSubtopology, InternalTopic
-from ottla.broker.groups.streams.state import NOTHING, Member, StreamsGroup
+from ottla.broker.groups.java_order import java_string_sort_key
+from ottla.broker.groups.machine import GroupStateMachine
+from ottla.broker.groups.streams.configured import ConfiguredInternalTopic, ConfiguredSubtopology
+from ottla.broker.groups.streams.state import EMPTY_TASKS, StreamsGroup, StreamsGroupMember
 from ottla.broker.handlers.group_descriptions import GroupDescriber, TopicsHidden, describe_groups
 from ottla.broker.handlers.streams_group_heartbeat import is_served
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
@@ -29,11 +29,11 @@ from ottla.wire.messages import streams_group_records as kept
 
 
 def _tasks(tasks: Mapping[str, Collection[int]]) -> list[m.TaskIds]:
-    return [m.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
+    return [m.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
 
-def _member(context: RequestContext, group: StreamsGroup, member: Member) -> m.Member:
-    has, target = member.assigned, group.target.get(member.id, NOTHING)
+def _member(context: RequestContext, group: StreamsGroup, member: StreamsGroupMember) -> m.Member:
+    has, target = member.assigned, group.target.get(member.id, EMPTY_TASKS)
     return m.Member(
         member.id,
         member.epoch,
@@ -51,10 +51,10 @@ def _member(context: RequestContext, group: StreamsGroup, member: Member) -> m.M
 
 
 def _sorted_by_name(topics: Iterable[m.TopicInfo]) -> list[m.TopicInfo]:
-    return sorted(topics, key=lambda topic: java_text(topic.name))
+    return sorted(topics, key=lambda topic: java_string_sort_key(topic.name))
 
 
-def _configured_topic(topic: InternalTopic) -> m.TopicInfo:
+def _configured_topic(topic: ConfiguredInternalTopic) -> m.TopicInfo:
     configs = [m.KeyValue(key, value) for key, value in topic.configs]
     return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
@@ -62,10 +62,10 @@ def _configured_topic(topic: InternalTopic) -> m.TopicInfo:
 def _configured_subtopology(name: str, row: ConfiguredSubtopology) -> m.Subtopology:
     return m.Subtopology(
         name,
-        sorted(row.sources, key=java_text),
-        sorted(row.repartition_sinks, key=java_text),
-        _sorted_by_name(map(_configured_topic, row.changelogs.values())),
-        _sorted_by_name(map(_configured_topic, row.repartition_sources.values())),
+        sorted(row.source_topics, key=java_string_sort_key),
+        sorted(row.repartition_sink_topics, key=java_string_sort_key),
+        _sorted_by_name(map(_configured_topic, row.changelog_topics.values())),
+        _sorted_by_name(map(_configured_topic, row.repartition_source_topics.values())),
     )
 
 
@@ -77,8 +77,8 @@ def _reported_topic(topic: kept.TopicInfo) -> m.TopicInfo:
 def _reported_subtopology(name: str, row: kept.Subtopology) -> m.Subtopology:
     return m.Subtopology(
         name,
-        sorted(row.source_topics, key=java_text),
-        sorted(row.repartition_sink_topics, key=java_text),
+        sorted(row.source_topics, key=java_string_sort_key),
+        sorted(row.repartition_sink_topics, key=java_string_sort_key),
         _sorted_by_name(map(_reported_topic, row.state_changelog_topics)),
         _sorted_by_name(map(_reported_topic, row.repartition_source_topics)),
     )
@@ -93,7 +93,8 @@ def _topology(group: StreamsGroup) -> m.Topology | None:
         return None
     rows = group.topology.subtopologies
     return m.Topology(
-        group.topology.epoch, [_reported_subtopology(name, rows[name]) for name in sorted(rows, key=java_text)]
+        group.topology.epoch,
+        [_reported_subtopology(name, rows[name]) for name in sorted(rows, key=java_string_sort_key)],
     )
 
 
@@ -103,7 +104,7 @@ def _topics(topology: m.Topology) -> Iterator[str]:
         yield from (topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])
 
 
-def _group_fields(context: RequestContext, machine: GroupMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
+def _group_fields(context: RequestContext, machine: GroupStateMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
     """The topology, where who asks may describe each topic in it."""
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
@@ -113,8 +114,8 @@ def _group_fields(context: RequestContext, machine: GroupMachine, group: Streams
     return {"topology": topology}
 
 
-def _group(machine: GroupMachine, group_id: str) -> StreamsGroup:
-    return machine.streams.group(group_id)
+def _group(machine: GroupStateMachine, group_id: str) -> StreamsGroup:
+    return machine.streams_groups.require_group(group_id)
 
 
 HIDDEN_MESSAGE = "The described group uses topics that the client is not authorized to describe."

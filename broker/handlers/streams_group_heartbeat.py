@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 
-from ottla.broker.groups.machine import OfStreams
-from ottla.broker.groups.state import Call
-from ottla.broker.groups.streams.configured import MOST_TASKS, InternalTopic
-from ottla.broker.groups.streams.heartbeat import Beaten, heartbeat
-from ottla.broker.groups.streams.status import Status
-from ottla.broker.groups.streams.topology import named_by
+from ottla.broker.groups.machine import StreamsGroupCommand
+from ottla.broker.groups.state import GroupRequest
+from ottla.broker.groups.streams.configured import MAX_TASKS, ConfiguredInternalTopic
+from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartbeat
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.topology import topic_names_in
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
 from ottla.controller.acl import AclOperation, ResourceType
@@ -114,9 +114,9 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
     weight = len(request.client_tags or ())
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
-        _require(weight <= 2 * MOST_TASKS, "There are not so many tasks.")
+        _require(weight <= 2 * MAX_TASKS, "There are not so many tasks.")
         yield
-    _require(weight <= 2 * MOST_TASKS, "There are too many client tags.")
+    _require(weight <= 2 * MAX_TASKS, "There are too many client tags.")
     weight = 0
     for row in request.topology.subtopologies if request.topology is not None else ():
         internal = (row.state_changelog_topics, row.repartition_source_topics)
@@ -133,7 +133,7 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
 
 def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
     """Whether the application's topics may be such, and who asks may see them all."""
-    names = list(dict.fromkeys(named_by(topology)))
+    names = list(dict.fromkeys(topic_names_in(topology)))
     yield
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
     if prohibited:
@@ -170,19 +170,19 @@ async def _heartbeat(context: RequestContext, request: hb.StreamsGroupHeartbeatR
         validate(request)
     except ProtocolError as error:
         return _error_response(error.code, error.message)
-    call = Call(None, request, context.version, context.client_id, context.peer.host)
+    call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = await context.services.groups.ask(request.group_id, lambda own: OfStreams(own, rule)).wait()
+    answer = await context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
-    assert isinstance(answer, Beaten)
-    if answer.to_create:
-        _create(context, answer.response, answer.to_create)
+    assert isinstance(answer, StreamsHeartbeatResult)
+    if answer.internal_topics_to_create:
+        _create(context, answer.response, answer.internal_topics_to_create)
     return answer.response
 
 
 def _create(
-    context: RequestContext, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]
+    context: RequestContext, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
     """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
     denied = []
@@ -202,11 +202,11 @@ def _create(
 def _add_status(response: hb.StreamsGroupHeartbeatResponse, detail: str) -> None:
     rows: Iterable[hb.Status] = response.status or ()
     for row in rows:
-        if row.status_code == Status.MISSING_INTERNAL_TOPICS:
+        if row.status_code == StreamsGroupStatus.MISSING_INTERNAL_TOPICS:
             row.status_detail += detail
             return
 
 
-def _creatable(topic: InternalTopic) -> CreatableTopic:
+def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
     configs = [CreatableTopicConfig(key, value) for key, value in topic.configs]
     return CreatableTopic(topic.name, topic.partitions, topic.replication_factor or -1, configs=configs)

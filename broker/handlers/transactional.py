@@ -19,7 +19,7 @@ from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, topic_name
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.server.dispatch import RequestContext
 from ottla.broker.turn import Job
-from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
+from ottla.broker.txn.verification import TopicPartition, TransactionSupportedOperation, VerificationRequest
 from ottla.controller import acl
 from ottla.log.validate import parse_single_batch
 from ottla.log.verification import TxnAppendContext
@@ -89,9 +89,11 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
     return _TransactionalBatches(*(producers.pop() if producers else (-1, -1)), sequences)
 
 
-def _to_produce_error(code: ErrorCode, operation: Operation) -> ProtocolError:
+def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ProtocolError:
     """What a producer is told of its coordinator's answer."""
-    if code in _RETRIABLE_ERRORS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+    if code in _RETRIABLE_ERRORS or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionSupportedOperation.ADD
+    ):
         return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
     if code is ErrorCode.INVALID_TXN_STATE:
         return ProtocolError(code, "Partition was not added to the transaction")
@@ -111,12 +113,16 @@ async def verify_transaction(context: RequestContext, request: ProduceRequest) -
     begun = await context.time_slice.run(_collect_batches(context, request))
     if not begun.sequences:
         return TransactionVerification({}, {})
-    operation = Operation.VERIFY
+    operation = TransactionSupportedOperation.VERIFY
     if version >= _ABORTABLE_SINCE:
-        operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
+        operation = (
+            TransactionSupportedOperation.ADD
+            if version >= _ADDS_SINCE
+            else TransactionSupportedOperation.VERIFY_ABORTABLE
+        )
     services = context.services
-    answer = await services.transaction_verifier().verify(Wanted(transactional_id, *begun, operation))
+    answer = await services.transaction_verifier().verify(VerificationRequest(transactional_id, *begun, operation))
     context.now_ms = services.env.now_ms()
     return TransactionVerification(
-        {at: _to_produce_error(code, operation) for at, code in answer.refused.items()}, answer.txns
+        {at: _to_produce_error(code, operation) for at, code in answer.errors.items()}, answer.txns
     )

@@ -15,13 +15,13 @@ From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.errors import told
+from ottla.broker.coordinator.errors import to_client_error
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.groups.machine import Commit
+from ottla.broker.groups.machine import CommitOffsets
 from ottla.broker.handlers.positions import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
 from ottla.broker.turn import Job
-from ottla.broker.txn.verification import Operation, Wanted
+from ottla.broker.txn.verification import TransactionSupportedOperation, VerificationRequest
 from ottla.controller import acl
 from ottla.log.machine import TransactionContext
 from ottla.wire.batch import NO_SEQUENCE
@@ -91,10 +91,10 @@ class _TxnOffsetCommit:
         try:
             txn = await self._verify_transaction(at)
         except ProtocolError as error:
-            return told(error.code)
-        ticket = groups.ask(
+            return to_client_error(error.code)
+        ticket = groups.submit(
             request.group_id,
-            lambda own: Commit(
+            lambda own: CommitOffsets(
                 own,
                 request.group_id,
                 request.member_id,
@@ -117,13 +117,17 @@ class _TxnOffsetCommit:
             ProtocolError: it does not, or cannot be asked.
         """
         request, version = self._request, self._context.version
-        operation = Operation.VERIFY
+        operation = TransactionSupportedOperation.VERIFY
         if version >= _ABORTABLE_SINCE:
-            operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
+            operation = (
+                TransactionSupportedOperation.ADD
+                if version >= _ADDS_SINCE
+                else TransactionSupportedOperation.VERIFY_ABORTABLE
+            )
         whose = request.producer_id, request.producer_epoch
-        wanted = Wanted(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
-        answer = await self._context.services.transaction_verifier().once(wanted)
-        code = answer.refused.get(at)
+        wanted = VerificationRequest(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
+        answer = await self._context.services.transaction_verifier().verify_once(wanted)
+        code = answer.errors.get(at)
         if code is not None:
             raise ProtocolError(code)
         confirmed = answer.txns.get(at)

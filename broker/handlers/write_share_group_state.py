@@ -13,11 +13,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import HandlerResult, RequestContext
-from ottla.broker.share.batches import StateBatch
-from ottla.broker.share.machine import MOST_BATCHES, Write
+from ottla.broker.share.batches import PersisterStateBatch
+from ottla.broker.share.machine import MAX_WRITTEN_BATCHES, WriteShareState
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Job
 from ottla.controller.decision import collect_steps
@@ -26,16 +26,16 @@ from ottla.wire.messages import write_share_group_state as wire
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
-    some = islice(part.state_batches, MOST_BATCHES + 1)
+    some = islice(part.state_batches, MAX_WRITTEN_BATCHES + 1)
     made: list[Any] = yield from collect_steps(
-        StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
+        PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
     )
     part.state_batches = made
 
 
-def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Write:
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> WriteShareState:
     prepared: Any = part.state_batches  # by `_limit_batches`
-    return Write(
+    return WriteShareState(
         ticket,
         key,
         part.state_epoch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.services import BrokerServices
 from ottla.broker.turn import Job
@@ -65,7 +65,7 @@ def _coordinator_partitions(body: Any, services: BrokerServices) -> PartitionNam
     topic = services.replica_manager.image.topics.get(name)
     if topic is not None:
         for key in body.coordinator_keys or [body.key]:
-            yield name, partition_of(key, len(topic.partitions))
+            yield name, partition_for_key(key, len(topic.partitions))
 
 
 _PARTITIONS_BY_API: dict[ApiKey, Callable[[Any, BrokerServices], PartitionNames]] = {

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 
-class StateBatch(NamedTuple):
+class PersisterStateBatch(NamedTuple):
     """Records that are in one state; offsets inclusive. Compares as Kafka's do: by offsets, then by how far it is."""
 
     first_offset: int
@@ -28,17 +28,19 @@ class StateBatch(NamedTuple):
         return self.delivery_count, self.delivery_state
 
 
-def combine(old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def combine_state_batches(
+    old: Iterable[PersisterStateBatch], new: Iterable[PersisterStateBatch], start_offset: int
+) -> list[PersisterStateBatch]:
     """Old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: from wherever they begin).
 
     A single batch, or none, is left as it is; neighbours in the same state become one. The offsets are gone through
     once, with the batches that hold the current one in a heap: many that overlap each other take no longer.
     """
-    every = [_from(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
+    every = [_trim_to_start_offset(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
     if len(every) < 2:
         return every
     every.sort()
-    done: list[StateBatch] = []
+    done: list[PersisterStateBatch] = []
     furthest: list[tuple[int, int, int, int]] = []
     """Batches that hold the current offset: count and state, both negated, first and last offset."""
     shortest: list[tuple[int, int, int]] = []
@@ -62,12 +64,12 @@ def combine(old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: 
             last = min(last, every[number].first_offset - 1)
         # Kafka holds one that begins here against the batch before only where no other that begins here is shorter.
         goes_on = first < at or shortest[0][1:] == (-count, -state)
-        _append(done, StateBatch(at, last, -count, -state), joins=goes_on)
+        _append(done, PersisterStateBatch(at, last, -count, -state), joins=goes_on)
         at = last + 1
     return done
 
 
-def _append(done: list[StateBatch], batch: StateBatch, *, joins: bool = True) -> None:
+def _append(done: list[PersisterStateBatch], batch: PersisterStateBatch, *, joins: bool = True) -> None:
     """Append a batch; where it ``joins`` and goes on in the same state, lengthen the last one."""
     before = done[-1] if joins and done else None
     if before is not None and before.last_offset + 1 == batch.first_offset and before.progress == batch.progress:
@@ -76,13 +78,13 @@ def _append(done: list[StateBatch], batch: StateBatch, *, joins: bool = True) ->
         done.append(batch)
 
 
-def joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
+def merge_adjacent(batches: Iterable[PersisterStateBatch]) -> tuple[PersisterStateBatch, ...]:
     """Ascending batches, those that touch and are in the same state as one."""
-    out: list[StateBatch] = []
+    out: list[PersisterStateBatch] = []
     for new in batches:
         _append(out, new)
     return tuple(out)
 
 
-def _from(batch: StateBatch, start_offset: int) -> StateBatch:
+def _trim_to_start_offset(batch: PersisterStateBatch, start_offset: int) -> PersisterStateBatch:
     return batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)

@@ -12,15 +12,15 @@ from typing import Any
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
-from ottla.broker.coordinator.shard import Serde, Shard, State
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.shard import CoordinatorState, Serde, Shard
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
 from ottla.broker.share import records as sr
-from ottla.broker.share.machine import ShareSettings, ShareStateMachine, TopicsGone
+from ottla.broker.share.machine import ShareCoordinatorSettings, ShareStateMachine, TopicsDeleted
 from ottla.broker.share.records import ShareRecord
 from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.delta import MetadataDelta
@@ -29,11 +29,11 @@ from ottla.log.machine import StateMachine
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.share")
-PRUNE_EVERY_MS = 300_000
+PRUNE_INTERVAL_MS = 300_000
 """``share.coordinator.state.topic.prune.interval.ms``, which no setting can change in this release."""
 
 
-def coordinator_key(at: SharePartitionKey) -> str:
+def as_coordinator_key(at: SharePartitionKey) -> str:
     """What a share partition is hashed by, and what FindCoordinator asks for."""
     topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
     return f"{at.group_id}:{topic_id}:{at.partition}"
@@ -55,26 +55,28 @@ class ShareCoordinator:
         self._fail = fail
         self._image = image
         self._storage = storage
-        self._settings = ShareSettings(config.number("share.coordinator.snapshot.update.records.per.snapshot"))
-        self._asked_partitions = config.number("share.coordinator.state.topic.num.partitions")
+        self._settings = ShareCoordinatorSettings(
+            config.number("share.coordinator.snapshot.update.records.per.snapshot")
+        )
+        self._configured_partitions = config.number("share.coordinator.state.topic.num.partitions")
         self._runtime: CoordinatorRuntime[ShareRecord] = CoordinatorRuntime(
             env,
             timers,
             fail,
             TOPIC,
-            self._machine,
+            self._new_state_machine,
             Serde(sr.encode, sr.decode, sr.form),
             config.number("share.coordinator.write.timeout.ms"),
         )
         self.run = self._runtime.run
-        self.lead = self._runtime.lead
-        self.resign = self._runtime.resign
-        self.advance = self._runtime.advance
+        self.on_election = self._runtime.on_election
+        self.on_resignation = self._runtime.on_resignation
+        self.on_high_watermark_updated = self._runtime.on_high_watermark_updated
 
-    def _machine(self) -> StateMachine[ShareRecord]:
-        return ShareStateMachine(self._settings, self._partitions_of)
+    def _new_state_machine(self) -> StateMachine[ShareRecord]:
+        return ShareStateMachine(self._settings, self._topic_partition_count)
 
-    def _partitions_of(self, topic_id: bytes) -> int:
+    def _topic_partition_count(self, topic_id: bytes) -> int:
         image = self._image()
         topic = image.topics.get(image.topic_names.get(topic_id, ""))
         return 0 if topic is None else len(topic.partitions)
@@ -82,34 +84,36 @@ class ShareCoordinator:
     def partition_for(self, at: SharePartitionKey) -> int:
         """The partition of the state topic that remembers a share partition."""
         topic = self._image().topics.get(TOPIC)
-        return partition_of(coordinator_key(at), self._asked_partitions if topic is None else len(topic.partitions))
+        return partition_for_key(
+            as_coordinator_key(at), self._configured_partitions if topic is None else len(topic.partitions)
+        )
 
-    def ask(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any]) -> Ticket:
+    def submit(self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
-        return self._runtime.ask(self.partition_for(at), event_of)
+        return self._runtime.submit(self.partition_for(at), event_of)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image: nothing is remembered of a topic that is gone."""
         gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
-            self._runtime.tell(TopicsGone(gone))
+            self._runtime.submit_to_all(TopicsDeleted(gone))
 
-    async def prune_now_and_then(self) -> None:
+    async def prune_periodically(self) -> None:
         """Cut from the state topic what no share partition needs any more."""
         while True:
-            await self._env.sleep(PRUNE_EVERY_MS / 1000)
+            await self._env.sleep(PRUNE_INTERVAL_MS / 1000)
             for shard in list(self._runtime):
                 self._prune(shard)
 
     def _prune(self, shard: Shard[ShareRecord]) -> None:
         """Only what is committed counts: else a later look does it."""
-        if shard.state is not State.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
+        if shard.state is not CoordinatorState.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
             return
-        needed = machine_of(shard).states.needed_from()
+        needed = state_machine_of(shard).states.lowest_needed_offset()
         if needed is not None:
-            self._cut(shard.replica, needed)
+            self._delete_records_before(shard.replica, needed)
 
-    def _cut(self, replica: HostedPartition, offset: int) -> None:
+    def _delete_records_before(self, replica: HostedPartition, offset: int) -> None:
         log = replica.log
         try:
             if log.maybe_increment_log_start_offset(offset):
@@ -121,7 +125,7 @@ class ShareCoordinator:
             self._fail(error, log)
 
 
-def machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
+def state_machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
     """What a shard remembers, to be read."""
     assert isinstance(shard.machine, ShareStateMachine)
     return shard.machine

@@ -12,7 +12,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import log_invalid_stored_value
 from ottla.broker.replica.partition import LeaderState
 from ottla.broker.replica.replica import HostedPartition
-from ottla.broker.share.partition import Limits
+from ottla.broker.share.partition import SharePartitionLimits
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, group_bounds, valid_canonical_value
 from ottla.controller.durations import by_duration_ms
@@ -22,16 +22,16 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
 
 
-class ShareGroupRules:
+class ShareGroupConfigProvider:
     """Settings of share groups, looked up for each request."""
 
-    MOST_KEPT = 1000
+    MAX_CACHED_GROUPS = 1000
 
     def __init__(self, env: Env, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._env = env
         self._config = config
         self._image = image
-        self._limits: dict[str, Limits] = {}
+        self._limits: dict[str, SharePartitionLimits] = {}
         self._limits_of: MetadataImage | None = None
 
     def _text(self, group_id: str, name: str) -> str:
@@ -52,25 +52,25 @@ class ShareGroupRules:
             value = max(value, end) if bound == "min" else min(value, end)
         return value
 
-    def limits(self, group_id: str) -> Limits:
+    def limits(self, group_id: str) -> SharePartitionLimits:
         """How its records go out; kept until the metadata goes on: it is asked for each partition of each fetch."""
         image = self._image()
-        if image is not self._limits_of or len(self._limits) > self.MOST_KEPT:
+        if image is not self._limits_of or len(self._limits) > self.MAX_CACHED_GROUPS:
             self._limits, self._limits_of = {}, image
         known = self._limits.get(group_id)
         if known is None:
-            known = self._limits[group_id] = self._limits_now(group_id)
+            known = self._limits[group_id] = self._read_limits(group_id)
         return known
 
-    def _limits_now(self, group_id: str) -> Limits:
-        return Limits(
+    def _read_limits(self, group_id: str) -> SharePartitionLimits:
+        return SharePartitionLimits(
             self.number(group_id, "share.delivery.count.limit"),
             self.number(group_id, "share.partition.max.record.locks"),
             self.number(group_id, "share.record.lock.duration.ms"),
             self._text(group_id, "share.renew.acknowledge.enable") == "true",
         )
 
-    def reads_committed(self, group_id: str) -> bool:
+    def is_read_committed(self, group_id: str) -> bool:
         """Whether it sees only what was committed: the group's choice, not its members'."""
         return self._text(group_id, "share.isolation.level") == "read_committed"
 

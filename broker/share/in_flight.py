@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-NOBODY = ""
+NO_MEMBER = ""
 
 
 class RecordState(IntEnum):
@@ -38,7 +38,7 @@ class RecordState(IntEnum):
         return self >= RecordState.ACKNOWLEDGED
 
 
-class Before(NamedTuple):
+class RollbackState(NamedTuple):
     """What a pending change is taken back to."""
 
     state: RecordState
@@ -46,37 +46,37 @@ class Before(NamedTuple):
     delivery_limit: int
 
 
-class InFlight:
+class InFlightState:
     """The state of neighbouring records that are all alike."""
 
-    __slots__ = ("_archived", "before", "delivery_count", "lock_until_ms", "member_id", "state")
+    __slots__ = ("_archived", "rollback_state", "delivery_count", "lock_until_ms", "member_id", "state")
 
     def __init__(
-        self, state: RecordState, delivery_count: int, member_id: str = NOBODY, lock_until_ms: int | None = None
+        self, state: RecordState, delivery_count: int, member_id: str = NO_MEMBER, lock_until_ms: int | None = None
     ) -> None:
         self.state = state
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock_until_ms = lock_until_ms
         """By a clock nobody sets: until then it is its member's alone; None where it is nobody's."""
-        self.before: Before | None = None
+        self.rollback_state: RollbackState | None = None
         """Set while a change of it is being written."""
         self._archived = False
 
-    def copy(self) -> InFlight:
+    def copy(self) -> InFlightState:
         """The same for some records of a batch, with nothing pending."""
-        return InFlight(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
+        return InFlightState(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
 
-    def part(self) -> InFlight:
+    def copy_with_pending(self) -> InFlightState:
         """The same for some records of a run; a pending change is theirs as well."""
         out = self.copy()
-        out.before, out._archived = self.before, self._archived
+        out.rollback_state, out._archived = self.rollback_state, self._archived
         return out
 
-    def is_like(self, other: InFlight) -> bool:
+    def is_equivalent(self, other: InFlightState) -> bool:
         """Whether nothing tells the two apart any more, and nothing is pending."""
         return (
-            self.before is other.before is None
+            self.rollback_state is other.rollback_state is None
             and self.state is other.state
             and self.delivery_count == other.delivery_count
             and self.member_id == other.member_id
@@ -84,46 +84,46 @@ class InFlight:
         )
 
     @property
-    def is_free(self) -> bool:
+    def is_available(self) -> bool:
         """Whether it can be delivered."""
-        return self.state is RecordState.AVAILABLE and self.before is None
+        return self.state is RecordState.AVAILABLE and self.rollback_state is None
 
     def acquire(self, member_id: str, lock_until_ms: int) -> None:
         """Deliver it once more."""
-        assert self.is_free
+        assert self.is_available
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
         self.member_id = member_id
         self.lock_until_ms = lock_until_ms
 
-    def change(self, state: RecordState, delivery_limit: int) -> bool:
+    def try_update_state(self, state: RecordState, delivery_limit: int) -> bool:
         """Let an acquired record go; says whether that was possible."""
-        if self.before is not None or self.state is not RecordState.ACQUIRED:
+        if self.rollback_state is not None or self.state is not RecordState.ACQUIRED:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_limit:
             state = RecordState.ARCHIVED
         self.state = state
-        self.member_id = NOBODY
+        self.member_id = NO_MEMBER
         return True
 
-    def begin(self, state: RecordState, delivery_limit: int) -> bool:
+    def start_state_transition(self, state: RecordState, delivery_limit: int) -> bool:
         """The same, to be taken back should the write of it fail; the lock runs on meanwhile."""
-        before = Before(self.state, self.member_id, delivery_limit)
-        if not self.change(state, delivery_limit):
+        before = RollbackState(self.state, self.member_id, delivery_limit)
+        if not self.try_update_state(state, delivery_limit):
             return False
-        self.before = before
+        self.rollback_state = before
         return True
 
-    def complete(self, now_ms: int, *, written: bool) -> None:
+    def complete_state_transition(self, now_ms: int, *, written: bool) -> None:
         """The write of a pending change has succeeded or failed. A lock that ran out meanwhile ends where it would."""
-        before, self.before = self.before, None
+        before, self.rollback_state = self.rollback_state, None
         assert before is not None
         if written or self._archived:
             self.lock_until_ms = None
         elif self.lock_until_ms is not None and self.lock_until_ms <= now_ms:
             done = self.delivery_count >= before.delivery_limit
             self.state = RecordState.ARCHIVED if done else RecordState.AVAILABLE
-            self.member_id = NOBODY
+            self.member_id = NO_MEMBER
             self.lock_until_ms = None
         else:
             self.state, self.member_id = before.state, before.member_id
@@ -132,19 +132,19 @@ class InFlight:
         """It is gone from the log, or must not be seen: whatever is pending, this stays."""
         self._archived = True
         self.state = RecordState.ARCHIVED
-        self.member_id = NOBODY
+        self.member_id = NO_MEMBER
         self.lock_until_ms = None
 
 
-class Run(NamedTuple):
+class InFlightRun(NamedTuple):
     """Neighbouring records with one state; offsets inclusive."""
 
     first_offset: int
     last_offset: int
-    state: InFlight
+    state: InFlightState
 
     @property
-    def records_count(self) -> int:
+    def record_count(self) -> int:
         """How many they are."""
         return self.last_offset - self.first_offset + 1
 
@@ -152,86 +152,88 @@ class Run(NamedTuple):
 class InFlightBatch:
     """Neighbouring records that were acquired together. Costs as much as it has runs, whatever number of records."""
 
-    __slots__ = ("_firsts", "_states", "first_offset", "last_offset", "whole")
+    __slots__ = ("_run_starts", "_states", "first_offset", "last_offset", "batch_state")
 
-    def __init__(self, first_offset: int, last_offset: int, whole: InFlight) -> None:
+    def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
-        self.whole: InFlight | None = whole
+        self.batch_state: InFlightState | None = whole
         """The state of all its records; None once they may have states of their own."""
-        self._firsts: list[int] = [first_offset]
+        self._run_starts: list[int] = [first_offset]
         """Where each run begins; it ends where the next one does."""
-        self._states: list[InFlight] = [whole]
+        self._states: list[InFlightState] = [whole]
 
     def __len__(self) -> int:
         return self.last_offset - self.first_offset + 1
 
     @property
-    def cuts(self) -> int:
+    def cut_count(self) -> int:
         """How often it is cut: its runs but one."""
-        return len(self._firsts) - 1
+        return len(self._run_starts) - 1
 
-    def split(self) -> None:
+    def track_offset_states(self) -> None:
         """Its records may have states of their own from now on. A change of the whole that is pending is not theirs."""
-        if self.whole is not None:
-            self._states, self.whole = [self.whole.copy()], None
+        if self.batch_state is not None:
+            self._states, self.batch_state = [self.batch_state.copy()], None
 
-    def _end(self, at: int) -> int:
-        return self._firsts[at + 1] - 1 if at + 1 < len(self._firsts) else self.last_offset
+    def _run_end(self, at: int) -> int:
+        return self._run_starts[at + 1] - 1 if at + 1 < len(self._run_starts) else self.last_offset
 
-    def state_at(self, offset: int) -> InFlight:
+    def state_at(self, offset: int) -> InFlightState:
         """The state of a record."""
-        return self._states[bisect_right(self._firsts, offset) - 1]
+        return self._states[bisect_right(self._run_starts, offset) - 1]
 
-    def runs(self, first: int, last: int) -> list[Run]:
+    def runs(self, first: int, last: int) -> list[InFlightRun]:
         """The runs that lie among these offsets, and of a run that reaches further what lies among them."""
-        if self.whole is not None:
+        if self.batch_state is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
-            return [Run(first, last, self.whole)] if first <= last else []
+            return [InFlightRun(first, last, self.batch_state)] if first <= last else []
         if first > last:
             return []
-        begin = max(bisect_right(self._firsts, first) - 1, 0)
-        end = bisect_right(self._firsts, last)
-        found = ((at, self._firsts[at], self._end(at)) for at in range(begin, end))
-        return [Run(max(x, first), min(y, last), self._states[at]) for at, x, y in found if x <= last and y >= first]
+        begin = max(bisect_right(self._run_starts, first) - 1, 0)
+        end = bisect_right(self._run_starts, last)
+        found = ((at, self._run_starts[at], self._run_end(at)) for at in range(begin, end))
+        return [
+            InFlightRun(max(x, first), min(y, last), self._states[at]) for at, x, y in found if x <= last and y >= first
+        ]
 
-    def each(self) -> Iterator[Run]:
+    def iterate_runs(self) -> Iterator[InFlightRun]:
         """Its runs, one after the other, for who may stop at the first; none may be cut meanwhile."""
-        for at, first in enumerate(self._firsts):
-            yield Run(first, self._end(at), self._states[at])
+        for at, first in enumerate(self._run_starts):
+            yield InFlightRun(first, self._run_end(at), self._states[at])
 
-    def is_run(self, first: int, last: int) -> bool:
+    def is_whole_run(self, first: int, last: int) -> bool:
         """Whether these are all records of one run."""
-        at = bisect_right(self._firsts, first) - 1
-        return self._firsts[at] == first and self._end(at) == last
+        at = bisect_right(self._run_starts, first) - 1
+        return self._run_starts[at] == first and self._run_end(at) == last
 
-    def cut_at(self, begins: Sequence[int]) -> None:
+    def split_runs_at(self, begins: Sequence[int]) -> None:
         """Have runs begin at these ascending offsets, where none does yet; one behind the batch is passed over."""
-        low, high = bisect_right(self._firsts, begins[0]) - 1, bisect_right(self._firsts, begins[-1])
-        firsts = sorted({*self._firsts[low:high], *begins})
+        low, high = bisect_right(self._run_starts, begins[0]) - 1, bisect_right(self._run_starts, begins[-1])
+        firsts = sorted({*self._run_starts[low:high], *begins})
         if firsts[-1] > self.last_offset:
             del firsts[-1]
-        states: list[InFlight] = []
+        states: list[InFlightState] = []
         at = low
         for first in firsts:
-            if at < high and self._firsts[at] == first:
+            if at < high and self._run_starts[at] == first:
                 states.append(self._states[at])
                 at += 1
             else:
-                states.append(states[-1].part())
-        self._firsts[low:high], self._states[low:high] = firsts, states
+                states.append(states[-1].copy_with_pending())
+        self._run_starts[low:high], self._states[low:high] = firsts, states
 
-    def join(self) -> None:
+    def merge_equivalent_runs(self) -> None:
         """Have neighbours that are alike be one run again."""
-        if not self.cuts:
+        if not self.cut_count:
             return
-        firsts, states = self._firsts[:1], self._states[:1]
-        for first, state in zip(self._firsts[1:], self._states[1:], strict=True):
-            if not state.is_like(states[-1]):
+        firsts, states = self._run_starts[:1], self._states[:1]
+        for first, state in zip(self._run_starts[1:], self._states[1:], strict=True):
+            if not state.is_equivalent(states[-1]):
                 firsts.append(first)
                 states.append(state)
-        self._firsts, self._states = firsts, states
+        self._run_starts, self._states = firsts, states
 
-    def states(self) -> list[InFlight]:
+    def states(self) -> list[InFlightState]:
         """The states of its runs."""
         return self._states

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.coordinator.patience import while_there
+from ottla.broker.coordinator.patience import cancel_if_broker_gone
 from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
 from ottla.peers.client import Disconnected, Standing
@@ -22,7 +22,7 @@ from ottla.world.env import Env
 TIMEOUT_S = 30.0
 
 
-class Around(Protocol):
+class InterBrokerDependencies(Protocol):
     """What share groups have of their node where they speak to others."""
 
     @property
@@ -46,25 +46,25 @@ class Around(Protocol):
         """Have `__share_group_state` made."""
 
 
-class _Line:
+class _BrokerConnection:
     """One connection, and whoever waits for it."""
 
     def __init__(self, standing: Standing) -> None:
-        self.standing = standing
-        self.free = trio.Lock()
-        self.losses = 0
+        self.connection = standing
+        self.lock = trio.Lock()
+        self.failure_count = 0
         """How many calls were not answered."""
-        self.why = ""
+        self.last_failure = ""
         """What became of the last of them."""
 
 
-class Lines:
+class BrokerConnections:
     """To each broker the one connection, made with the first call."""
 
-    def __init__(self, around: Around, client_id: str) -> None:
-        self._around = around
+    def __init__(self, around: InterBrokerDependencies, client_id: str) -> None:
+        self._dependencies = around
         self._client_id = client_id
-        self._lines: dict[int, _Line] = {}
+        self._connections: dict[int, _BrokerConnection] = {}
 
     async def call(self, broker_id: int, request: Message, version: int | None = None) -> Any:
         """A broker's answer, once those before have theirs; one that leaves the cluster is not waited for.
@@ -72,31 +72,33 @@ class Lines:
         Raises:
             OSError, WireError: there is none; Disconnected: nor for the one before.
         """
-        line = self._lines.get(broker_id)
+        line = self._connections.get(broker_id)
         if line is None:
-            made = Standing(self._around.env, self._client_id, TIMEOUT_S, access=self._around.access())
-            line = self._lines[broker_id] = _Line(made)
-        losses = line.losses
-        async with line.free:
-            if line.losses != losses:
-                raise Disconnected(line.why)
+            made = Standing(self._dependencies.env, self._client_id, TIMEOUT_S, access=self._dependencies.access())
+            line = self._connections[broker_id] = _BrokerConnection(made)
+        losses = line.failure_count
+        async with line.lock:
+            if line.failure_count != losses:
+                raise Disconnected(line.last_failure)
             try:
-                return await self._ask(line.standing, broker_id, request, version)
+                return await self._send(line.connection, broker_id, request, version)
             except OSError as error:
-                line.losses += 1
-                line.why = str(error)
+                line.failure_count += 1
+                line.last_failure = str(error)
                 raise
 
-    async def _ask(self, line: Standing, broker_id: int, request: Message, version: int | None) -> Any:
-        address = self._around.address(broker_id)
+    async def _send(self, line: Standing, broker_id: int, request: Message, version: int | None) -> Any:
+        address = self._dependencies.address(broker_id)
 
         async def ask() -> Any:
             channel = await line.to(address, f"broker {broker_id}")
             return await channel.call(request, version)
 
-        return await while_there(self._around.env, lambda: self._around.address(broker_id) == address, ask)
+        return await cancel_if_broker_gone(
+            self._dependencies.env, lambda: self._dependencies.address(broker_id) == address, ask
+        )
 
     def close(self) -> None:
         """Hang up everywhere."""
-        for line in self._lines.values():
-            line.standing.close()
+        for line in self._connections.values():
+            line.connection.close()

@@ -12,76 +12,76 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
 from ottla.broker.share import state as st
-from ottla.broker.share.batches import StateBatch, combine
+from ottla.broker.share.batches import PersisterStateBatch, combine_state_batches
 from ottla.broker.share.records import ShareRecord
-from ottla.broker.share.state import SharePartitionKey, ShareState, States
+from ottla.broker.share.state import ShareGroupOffset, SharePartitionKey, SharePartitionStates
 from ottla.log.machine import Effects, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-Fx = Effects[ShareRecord]
-_COLD = ("cold",)
-MOST_BATCHES = 10_000
+ShareStateEffects = Effects[ShareRecord]
+_COLD_SNAPSHOT_TIMER = ("cold",)
+MAX_WRITTEN_BATCHES = 10_000
 """So many at most are written at once: ``group.share.partition.max.record.locks`` cannot be more."""
-MOST_REMEMBERED = 3 * MOST_BATCHES
+MAX_STORED_BATCHES = 3 * MAX_WRITTEN_BATCHES
 """What is remembered of a share partition has few more batches than records may be in flight."""
 
 
-class ShareSettings(NamedTuple):
+class ShareCoordinatorSettings(NamedTuple):
     """Broker settings of the share coordinator."""
 
     updates_per_snapshot: int = 500
-    cold_every_ms: int = 300_000
+    cold_snapshot_interval_ms: int = 300_000
 
 
-class Initialize(NamedTuple):
+class InitializeShareState(NamedTuple):
     """Begin a share partition; ``start_offset`` -1 leaves it to the first reader. The answer is True or a refusal."""
 
-    ticket: Any
+    pending_request: Any
     key: SharePartitionKey
     state_epoch: int
     start_offset: int
 
 
-class Read(NamedTuple):
-    """What is remembered, for a new leader; the answer is a `ShareState` or a refusal."""
+class ReadShareState(NamedTuple):
+    """What is remembered, for a new leader; the answer is a `ShareGroupOffset` or a refusal."""
 
-    ticket: Any
+    pending_request: Any
     key: SharePartitionKey
     leader_epoch: int
 
 
-class Write(NamedTuple):
+class WriteShareState(NamedTuple):
     """What became of some records; the answer is True or a refusal."""
 
-    ticket: Any
+    pending_request: Any
     key: SharePartitionKey
     state_epoch: int
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    batches: tuple[StateBatch, ...]
+    batches: tuple[PersisterStateBatch, ...]
 
 
-class Delete(NamedTuple):
+class DeleteShareState(NamedTuple):
     """Forget a share partition; the answer is True or a refusal."""
 
-    ticket: Any
+    pending_request: Any
     key: SharePartitionKey
 
 
-class Summary(NamedTuple):
-    """Where a group stands; the answer is a `ShareState`, `st.NEVER` where nothing is remembered, or a refusal."""
+class ReadShareStateSummary(NamedTuple):
+    """Where a group stands; the answer is a `ShareGroupOffset`, `st.NEVER` where nothing is remembered, or a refusal."""
 
-    ticket: Any
+    pending_request: Any
     key: SharePartitionKey
 
 
-class TopicsGone(NamedTuple):
+class TopicsDeleted(NamedTuple):
     """Topics were deleted: nothing about them is remembered any longer."""
 
-    ids: frozenset[bytes]
+    topic_ids: frozenset[bytes]
 
 
 def _refusal(code: ErrorCode, text: str | None = None) -> ProtocolError:
@@ -91,60 +91,65 @@ def _refusal(code: ErrorCode, text: str | None = None) -> ProtocolError:
 class ShareStateMachine:
     """``handle`` decides, ``replay`` takes in records."""
 
-    def __init__(self, settings: ShareSettings, partitions_of: Callable[[bytes], int]) -> None:
+    def __init__(self, settings: ShareCoordinatorSettings, partitions_of: Callable[[bytes], int]) -> None:
         self._settings = settings
-        self._partitions_of = partitions_of
+        self._topic_partition_count = partitions_of
         """How many partitions the topic of an id has now; 0 where there is none."""
-        self.states = States(settings.updates_per_snapshot)
+        self.states = SharePartitionStates(settings.updates_per_snapshot)
         self.replay = self.states.replay
 
-    def handle(self, now_ms: int, event: Any) -> Fx:
+    def handle(self, now_ms: int, event: Any) -> ShareStateEffects:
         """One event."""
         match event:
-            case Loaded():
-                return Fx(timers=[self._next_look(now_ms)])
-            case Fired(key=("cold",)):
-                fx = Fx(timers=[self._next_look(now_ms)])
-                fx.add_records(self._cold(now_ms))
+            case ShardLoaded():
+                return ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
+            case TimerExpired(key=("cold",)):
+                fx = ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
+                fx.add_records(self._cold_snapshots(now_ms))
                 return fx
-            case TopicsGone():
-                fx = Fx()
+            case TopicsDeleted():
+                fx = ShareStateEffects()
                 fx.add_records(
-                    st.tombstone(key) if key.topic_id in event.ids else None for key in list(self.states.by_key)
+                    st.tombstone_record(key) if key.topic_id in event.topic_ids else None
+                    for key in list(self.states.by_key)
                 )
                 return fx
-            case Closed() | Unloaded() | Settled():
-                return Fx()
+            case RequestDisconnected() | ShardUnloaded() | WriteResult():
+                return ShareStateEffects()
         try:
-            return self._asked(event, now_ms)
+            return self._handle_request(event, now_ms)
         except ProtocolError as error:
-            return Fx(replies=[RequestReply(event.ticket, error.with_traceback(None))])
+            return ShareStateEffects(replies=[RequestReply(event.ticket, error.with_traceback(None))])
 
-    def _asked(self, event: Any, now_ms: int) -> Fx:
+    def _handle_request(self, event: Any, now_ms: int) -> ShareStateEffects:
         if event.key.partition < 0:
             raise _refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
         match event:
-            case Initialize():
+            case InitializeShareState():
                 return self._initialize(event, now_ms)
-            case Read():
+            case ReadShareState():
                 return self._read(event, now_ms)
-            case Write():
+            case WriteShareState():
                 return self._write(event, now_ms)
-            case Delete():
+            case DeleteShareState():
                 return self._delete(event)
-            case Summary():
+            case ReadShareStateSummary():
                 self._check_topic(event.key)
-                return Fx(replies=[RequestReply(event.ticket, self.states.by_key.get(event.key, st.NEVER))])
+                return ShareStateEffects(
+                    replies=[
+                        RequestReply(event.pending_request, self.states.by_key.get(event.key, st.UNINITIALIZED_OFFSET))
+                    ]
+                )
             case _:
                 raise AssertionError(event)
 
     # ------------------------------------------------------------------ checks
 
     def _check_topic(self, key: SharePartitionKey) -> None:
-        if key.partition >= self._partitions_of(key.topic_id):
+        if key.partition >= self._topic_partition_count(key.topic_id):
             raise _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _state(self, key: SharePartitionKey, verb: str) -> ShareState:
+    def _state(self, key: SharePartitionKey, verb: str) -> ShareGroupOffset:
         state = self.states.by_key.get(key)
         if state is None:
             text = f"{verb} operation on uninitialized share partition not allowed."
@@ -161,11 +166,11 @@ class ShareStateMachine:
 
     # ------------------------------------------------------------------ requests
 
-    def _initialize(self, event: Initialize, now_ms: int) -> Fx:
+    def _initialize(self, event: InitializeShareState, now_ms: int) -> ShareStateEffects:
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)
         old = self.states.by_key.get(event.key)
-        fresh = ShareState(
+        fresh = ShareGroupOffset(
             0 if old is None else old.snapshot_epoch + 1,
             event.state_epoch,
             0,
@@ -175,72 +180,79 @@ class ShareStateMachine:
             now_ms,
             now_ms,
         )
-        return Fx([st.snapshot(event.key, fresh)], [RequestReply(event.ticket, True)])
+        return ShareStateEffects([st.snapshot_record(event.key, fresh)], [RequestReply(event.pending_request, True)])
 
-    def _read(self, event: Read, now_ms: int) -> Fx:
+    def _read(self, event: ReadShareState, now_ms: int) -> ShareStateEffects:
         state = self._state(event.key, "Read")
         self._check_leader(event.key, event.leader_epoch)
         self._check_topic(event.key)
-        fx = Fx(replies=[RequestReply(event.ticket, state)])
+        fx = ShareStateEffects(replies=[RequestReply(event.pending_request, state)])
         if event.leader_epoch not in (-1, self.states.leader_epochs.get(event.key)):
-            begun = Write(
+            begun = WriteShareState(
                 *(None, event.key, state.state_epoch, event.leader_epoch),
                 *(state.start_offset, state.delivery_complete_count, ()),
             )
-            fx.records.append(self._written(begun, state, event.leader_epoch, now_ms))
+            fx.records.append(self._update_or_snapshot(begun, state, event.leader_epoch, now_ms))
         return fx
 
-    def _write(self, event: Write, now_ms: int) -> Fx:
+    def _write(self, event: WriteShareState, now_ms: int) -> ShareStateEffects:
         state = self._state(event.key, "Write")
-        if len(event.batches) > MOST_BATCHES:
-            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_BATCHES} batches were given.")
-        if len(state.batches) + len(event.batches) > MOST_REMEMBERED:
-            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_REMEMBERED} batches would be remembered.")
+        if len(event.batches) > MAX_WRITTEN_BATCHES:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_WRITTEN_BATCHES} batches were given.")
+        if len(state.batches) + len(event.batches) > MAX_STORED_BATCHES:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_BATCHES} batches would be remembered.")
         self._check_leader(event.key, event.leader_epoch)
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)
-        return Fx([self._written(event, state, state.leader_epoch, now_ms)], [RequestReply(event.ticket, True)])
+        return ShareStateEffects(
+            [self._update_or_snapshot(event, state, state.leader_epoch, now_ms)],
+            [RequestReply(event.pending_request, True)],
+        )
 
-    def _written(self, event: Write, state: ShareState, leader_epoch: int, now_ms: int) -> ShareRecord:
+    def _update_or_snapshot(
+        self, event: WriteShareState, state: ShareGroupOffset, leader_epoch: int, now_ms: int
+    ) -> ShareRecord:
         """An update, or a snapshot of everything where enough updates have come."""
-        if not self.states.snapshot_is_due(event.key):
+        if not self.states.is_snapshot_due(event.key):
             changed = replace(
                 state,
                 leader_epoch=leader_epoch,
                 start_offset=event.start_offset,
                 delivery_complete_count=event.delivery_complete_count,
-                batches=tuple(combine((), event.batches, event.start_offset)),
+                batches=tuple(combine_state_batches((), event.batches, event.start_offset)),
             )
-            return st.update(event.key, changed)
+            return st.update_record(event.key, changed)
         start = state.start_offset if event.start_offset == st.UNINITIALIZED else event.start_offset
-        whole = ShareState(
+        whole = ShareGroupOffset(
             state.snapshot_epoch + 1,
             state.state_epoch,
             leader_epoch,
             start,
             event.delivery_complete_count,
-            tuple(combine(state.batches, event.batches, start)),
+            tuple(combine_state_batches(state.batches, event.batches, start)),
             now_ms,
             now_ms,
         )
-        return st.snapshot(event.key, whole)
+        return st.snapshot_record(event.key, whole)
 
-    def _delete(self, event: Delete) -> Fx:
+    def _delete(self, event: DeleteShareState) -> ShareStateEffects:
         self._check_topic(event.key)
-        records = [st.tombstone(event.key)] if event.key in self.states.by_key else []
-        return Fx(records, [RequestReply(event.ticket, True)])
+        records = [st.tombstone_record(event.key)] if event.key in self.states.by_key else []
+        return ShareStateEffects(records, [RequestReply(event.pending_request, True)])
 
     # ------------------------------------------------------------------ now and then
 
-    def _next_look(self, now_ms: int) -> ScheduleTimer:
-        return ScheduleTimer(_COLD, now_ms + self._settings.cold_every_ms)
+    def _arm_cold_snapshots(self, now_ms: int) -> ScheduleTimer:
+        return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
 
-    def _cold(self, now_ms: int) -> Iterator[ShareRecord | None]:
+    def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
         """Snapshots of what nobody wrote for long: their old records would keep the log from being cut."""
-        if all(state.create_ms != state.write_ms for state in self.states.by_key.values()):
+        if all(state.create_timestamp_ms != state.write_timestamp_ms for state in self.states.by_key.values()):
             return
         for key, state in list(self.states.by_key.items()):
-            if now_ms - state.write_ms < self._settings.cold_every_ms:
+            if now_ms - state.write_timestamp_ms < self._settings.cold_snapshot_interval_ms:
                 yield None
             else:
-                yield st.snapshot(key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_ms=now_ms))
+                yield st.snapshot_record(
+                    key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms)
+                )

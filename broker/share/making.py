@@ -11,15 +11,15 @@ from ottla.broker.auth.ways import inter_broker_access
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.services import BrokerServices
 from ottla.broker.share.coordinator import ShareCoordinator
-from ottla.broker.share.latest import Latest
+from ottla.broker.share.latest import PartitionMetadataClient
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.shares import Shares
+from ottla.broker.share.shares import SharePartitionManager
 from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
 from ottla.world.env import Env
 
 
-class _Around:
+class _NodeInterBrokerDependencies:
     """What a persister has of its node."""
 
     def __init__(self, services: BrokerServices, listener: str) -> None:
@@ -47,16 +47,16 @@ class _Around:
         self._services.controller_forwarder.create_share_topic()
 
 
-def make_shares(
+def create_share_partition_manager(
     services: BrokerServices, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
-) -> Shares:
+) -> SharePartitionManager:
     """Nothing is led or shared yet. ``listener``: the name of the one brokers reach each other at."""
-    around = _Around(services, listener)
+    around = _NodeInterBrokerDependencies(services, listener)
     coordinator = ShareCoordinator(
         services.env, services.config, timers, services.fail, around.image, services.log_dirs
     )
-    persister, latest = Persister(around, coordinator), Latest(around, services.replica_manager)
-    return Shares(
+    persister, latest = Persister(around, coordinator), PartitionMetadataClient(around, services.replica_manager)
+    return SharePartitionManager(
         services.env,
         services.config,
         timers,

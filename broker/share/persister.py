@@ -16,13 +16,13 @@ from typing import Any
 
 import trio
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
 from ottla.broker.share import machine as m
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.coordinator import ShareCoordinator
-from ottla.broker.share.lines import Around, Lines
-from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey, ShareState
+from ottla.broker.share.lines import BrokerConnections, InterBrokerDependencies
+from ottla.broker.share.state import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import delete_share_group_state as ds
 from ottla.wire.messages import initialize_share_group_state as it
@@ -31,9 +31,9 @@ from ottla.wire.messages import read_share_group_state_summary as rs
 from ottla.wire.messages import write_share_group_state as wr
 from ottla.wire.schema import Message
 
-TRIES = 6
-FIRST_RETRY_S = 1.0
-_PASSING = frozenset(
+MAX_ATTEMPTS = 6
+MIN_RETRY_BACKOFF_S = 1.0
+_RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -44,34 +44,41 @@ _PASSING = frozenset(
 )
 
 
-class _Call:
+class _PersisterCall:
     """One on its way."""
 
-    __slots__ = ("before", "began", "holds", "over", "tries", "was_overtaken")
+    __slots__ = (
+        "earlier_calls",
+        "first_attempt_started",
+        "blocks_later_calls",
+        "finished",
+        "attempts",
+        "was_overtaken",
+    )
 
-    def __init__(self, before: list[_Call]) -> None:
-        self.before = before
+    def __init__(self, before: list[_PersisterCall]) -> None:
+        self.earlier_calls = before
         """Those about the same share partition that are on their way already, oldest first."""
-        self.began = trio.Event()
+        self.first_attempt_started = trio.Event()
         """It was asked for the first time: those that come later may be."""
-        self.tries = 0
+        self.attempts = 0
         """How often it was asked in vain, or is taken to have been."""
-        self.holds = False
+        self.blocks_later_calls = False
         """Whether those that came later wait for it: it is asked again, or waits for such a one."""
         self.was_overtaken = False
         """Whether one that began later has been answered."""
-        self.over = trio.Event()
+        self.finished = trio.Event()
 
 
 class Persister:
     """Reads and writes the states of share partitions."""
 
-    def __init__(self, around: Around, coordinator: ShareCoordinator) -> None:
-        self._around = around
+    def __init__(self, around: InterBrokerDependencies, coordinator: ShareCoordinator) -> None:
+        self._dependencies = around
         self._coordinator = coordinator
-        self._lines = Lines(around, "share-persister")
-        self.close = self._lines.close
-        self._calls: dict[SharePartitionKey, list[_Call]] = {}
+        self._connections = BrokerConnections(around, "share-persister")
+        self.close = self._connections.close
+        self._calls: dict[SharePartitionKey, list[_PersisterCall]] = {}
         """On their way, oldest first."""
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
@@ -80,26 +87,29 @@ class Persister:
             at.group_id,
             [it.InitializeStateData(at.topic_id, [it.PartitionData(at.partition, state_epoch, start_offset)])],
         )
-        await self._ask(at, lambda ticket: m.Initialize(ticket, at, state_epoch, start_offset), request)
+        await self._call_in_order(
+            at, lambda ticket: m.InitializeShareState(ticket, at, state_epoch, start_offset), request
+        )
 
-    def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareState]:
+    def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
         """What is remembered; older leaders are fenced from now on. Its place is behind what was called for before.
 
         Raises (awaited): ProtocolError.
         """
-        return self._read(self._turn(at), at, leader_epoch)
+        return self._read(self._enqueue(at), at, leader_epoch)
 
-    async def _read(self, own: _Call, at: SharePartitionKey, leader_epoch: int) -> ShareState:
+    async def _read(self, own: _PersisterCall, at: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
         request = rd.ReadShareGroupStateRequest(
             at.group_id, [rd.ReadStateData(at.topic_id, [rd.PartitionData(at.partition, leader_epoch)])]
         )
-        answer = await self._ask(at, lambda ticket: m.Read(ticket, at, leader_epoch), request, own)
-        if isinstance(answer, ShareState):
+        answer = await self._call_in_order(at, lambda ticket: m.ReadShareState(ticket, at, leader_epoch), request, own)
+        if isinstance(answer, ShareGroupOffset):
             return answer
         rows = tuple(
-            StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in answer.state_batches
+            PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state)
+            for b in answer.state_batches
         )
-        return ShareState(0, answer.state_epoch, leader_epoch, answer.start_offset, UNINITIALIZED, rows)
+        return ShareGroupOffset(0, answer.state_epoch, leader_epoch, answer.start_offset, UNINITIALIZED, rows)
 
     def write(
         self,
@@ -108,7 +118,7 @@ class Persister:
         leader_epoch: int,
         start_offset: int,
         delivery_complete_count: int,
-        batches: tuple[StateBatch, ...],
+        batches: tuple[PersisterStateBatch, ...],
     ) -> Awaitable[None]:
         """Keep what became of some records. Its place is behind what was called for before.
 
@@ -118,16 +128,16 @@ class Persister:
         row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
         request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
         said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        return self._ask(at, lambda ticket: m.Write(ticket, *said), request, self._turn(at))
+        return self._call_in_order(at, lambda ticket: m.WriteShareState(ticket, *said), request, self._enqueue(at))
 
     async def delete(self, at: SharePartitionKey) -> None:
         """Forget a share partition. Raises: ProtocolError."""
         request = ds.DeleteShareGroupStateRequest(
             at.group_id, [ds.DeleteStateData(at.topic_id, [ds.PartitionData(at.partition)])]
         )
-        await self._ask(at, lambda ticket: m.Delete(ticket, at), request)
+        await self._call_in_order(at, lambda ticket: m.DeleteShareState(ticket, at), request)
 
-    async def summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
+    async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
         """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
 
         Raises:
@@ -136,86 +146,96 @@ class Persister:
         request = rs.ReadShareGroupStateSummaryRequest(
             at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
         )
-        answer = await self._until_answered(at, lambda ticket: m.Summary(ticket, at), request, _Call([]))
+        answer = await self._call_with_retries(
+            at, lambda ticket: m.ReadShareStateSummary(ticket, at), request, _PersisterCall([])
+        )
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 
     # ------------------------------------------------------------------ the way there
 
-    def _turn(self, at: SharePartitionKey) -> _Call:
+    def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
         """A place behind all that was called for about a share partition, whoever runs first."""
         calls = self._calls.setdefault(at, [])
-        own = _Call(list(calls))
+        own = _PersisterCall(list(calls))
         calls.append(own)
         return own
 
-    async def _ask(
-        self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message, own: _Call | None = None
+    async def _call_in_order(
+        self,
+        at: SharePartitionKey,
+        event_of: Callable[[PendingBrokerRequest], Any],
+        request: Message,
+        own: _PersisterCall | None = None,
     ) -> Any:
         """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
-        own = own or self._turn(at)
+        own = own or self._enqueue(at)
         calls = self._calls[at]
         try:
-            if own.before and not own.before[-1].began.is_set():
-                await own.before[-1].began.wait()
-            answer = await self._until_answered(at, event_of, request, own)
-            for older in own.before:
+            if own.earlier_calls and not own.earlier_calls[-1].first_attempt_started.is_set():
+                await own.earlier_calls[-1].first_attempt_started.wait()
+            answer = await self._call_with_retries(at, event_of, request, own)
+            for older in own.earlier_calls:
                 older.was_overtaken = True
-            own.tries = 0
+            own.attempts = 0
             return answer
         finally:
-            own.began.set()
-            own.over.set()
-            own.before = []
+            own.first_attempt_started.set()
+            own.finished.set()
+            own.earlier_calls = []
             calls.remove(own)
             if not calls:
                 del self._calls[at]
 
-    async def _until_answered(
+    async def _call_with_retries(
         self,
         at: SharePartitionKey,
-        event_of: Callable[[Ticket], Any],
+        event_of: Callable[[PendingBrokerRequest], Any],
         request: Message,
-        own: _Call,
+        own: _PersisterCall,
     ) -> Any:
-        before, failure = own.before, ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        while own.tries < TRIES:
-            if own.holds or any(older.holds for older in before):
-                own.holds = True
+        before, failure = own.earlier_calls, ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        while own.attempts < MAX_ATTEMPTS:
+            if own.blocks_later_calls or any(older.blocks_later_calls for older in before):
+                own.blocks_later_calls = True
                 for older in before:
-                    await older.over.wait()
-                    own.tries = max(own.tries, older.tries - 1)  # nobody waits for each of those that fail before him
+                    await older.finished.wait()
+                    own.attempts = max(
+                        own.attempts, older.attempts - 1
+                    )  # nobody waits for each of those that fail before him
             if own.was_overtaken:
                 break
-            own.tries += 1
-            own.began.set()
+            own.attempts += 1
+            own.first_attempt_started.set()
             try:
-                return await self._once(at, event_of, request)
+                return await self._call_once(at, event_of, request)
             except (OSError, WireError) as error:
                 failure = ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error))
             except ProtocolError as error:
-                if error.code not in _PASSING:
+                if error.code not in _RETRIABLE_ERRORS:
                     raise
                 failure = error
-            own.holds = True
-            if own.tries < TRIES:
-                await self._around.env.sleep(FIRST_RETRY_S * 2 ** (own.tries - 1))
+            own.blocks_later_calls = True
+            if own.attempts < MAX_ATTEMPTS:
+                await self._dependencies.env.sleep(MIN_RETRY_BACKOFF_S * 2 ** (own.attempts - 1))
         raise failure.with_traceback(None)
 
-    async def _once(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:
-        topic = self._around.image().topics.get(TOPIC)
+    async def _call_once(
+        self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any], request: Message
+    ) -> Any:
+        topic = self._dependencies.image().topics.get(TOPIC)
         if topic is None:
-            self._around.create_state_topic()
+            self._dependencies.create_state_topic()
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         leader = topic.partitions[self._coordinator.partition_for(at)].leader
-        if leader == self._around.node_id:
-            answer = await self._coordinator.ask(at, event_of).wait()
+        if leader == self._dependencies.node_id:
+            answer = await self._coordinator.submit(at, event_of).wait()
             if isinstance(answer, ProtocolError):
                 raise answer.with_traceback(None)
             return answer
-        return await self._elsewhere(leader, request)
+        return await self._call_remote(leader, request)
 
-    async def _elsewhere(self, broker_id: int, request: Any) -> Any:
-        answer = await self._lines.call(broker_id, request)
+    async def _call_remote(self, broker_id: int, request: Any) -> Any:
+        answer = await self._connections.call(broker_id, request)
         row = next((row for topic in answer.results for row in topic.partitions), None)
         if row is None:
             raise WireError(f"broker {broker_id} says nothing of what it was asked")

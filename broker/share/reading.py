@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.share.acquiring import Acquired
+from ottla.broker.share.acquiring import AcquiredRange
 from ottla.log.index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader
 from ottla.wire.legacy import MAGIC_PREFIX_BYTES, min_batch_bytes, parse_any_header
@@ -18,7 +18,7 @@ from ottla.world.disk import FileSlice
 WINDOW_BYTES = 16 * 1024
 
 
-class Batch(NamedTuple):
+class RecordBatchPosition(NamedTuple):
     """A whole record batch in a range: where in it, and what its header says."""
 
     position: int
@@ -35,14 +35,14 @@ class Batch(NamedTuple):
         return self.position + self.header.size_bytes
 
 
-def batches_in(part: FileSlice, new_from: int, max_records: int) -> list[Batch]:
+def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[RecordBatchPosition]:
     """The whole batches of a range, header by header; one that is cut off at the end is left out, and so is what no
     request for so many records can reach: new ones begin at ``new_from``, or with the range.
 
     Raises:
         WireError: what lies there is no batch.
     """
-    out: list[Batch] = []
+    out: list[RecordBatchPosition] = []
     reach = 0
     window, start, position = b"", 0, 0
     while len(part) - position >= MAGIC_PREFIX_BYTES:
@@ -52,7 +52,7 @@ def batches_in(part: FileSlice, new_from: int, max_records: int) -> list[Batch]:
                 break
         if len(part) - position < min_batch_bytes(window, position - start):
             break  # not even its header
-        batch = Batch(position, parse_any_header(window, position - start))
+        batch = RecordBatchPosition(position, parse_any_header(window, position - start))
         if batch.end > len(part):
             break
         if not out:
@@ -64,7 +64,9 @@ def batches_in(part: FileSlice, new_from: int, max_records: int) -> list[Batch]:
     return out
 
 
-def aborted_among(batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> list[tuple[int, int]]:
+def aborted_batch_offsets(
+    batches: Sequence[RecordBatchPosition], aborted: Sequence[AbortedTxn]
+) -> list[tuple[int, int]]:
     """First and last offsets of the batches that aborted transactions wrote."""
     spans: dict[int, list[AbortedTxn]] = {}
     for entry in aborted:
@@ -81,7 +83,9 @@ def aborted_among(batches: Sequence[Batch], aborted: Sequence[AbortedTxn]) -> li
     ]
 
 
-def sliced(part: FileSlice, batches: Sequence[Batch], acquired: Sequence[Acquired]) -> FileSlice:
+def slice_acquired(
+    part: FileSlice, batches: Sequence[RecordBatchPosition], acquired: Sequence[AcquiredRange]
+) -> FileSlice:
     """From the batch with the first record that was handed out to the one with the last."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     begin = max((batch.position for batch in batches if batch.header.base_offset <= first), default=0)

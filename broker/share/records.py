@@ -18,19 +18,19 @@ _CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
     0: (s.ShareSnapshotKey, s.ShareSnapshotValue),
     1: (s.ShareUpdateKey, s.ShareUpdateValue),
 }
-VALUE_VERSION = 0
-LARGEST_EPOCH = 2**31 - 1 - 2**16
+SHARE_RECORD_VALUE_VERSION = 0
+MAX_EPOCH = 2**31 - 1 - 2**16
 """A share partition at the largest int32 could have no next snapshot."""
 
-Key = s.ShareSnapshotKey | s.ShareUpdateKey
-Value = s.ShareSnapshotValue | s.ShareUpdateValue
+ShareRecordKey = s.ShareSnapshotKey | s.ShareUpdateKey
+ShareRecordValue = s.ShareSnapshotValue | s.ShareUpdateValue
 
 
 class ShareRecord(NamedTuple):
     """A key and its value; None is a tombstone."""
 
-    key: Key
-    value: Value | None
+    key: ShareRecordKey
+    value: ShareRecordValue | None
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -39,7 +39,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
         return key, None
-    return key, _TYPE.pack(VALUE_VERSION) + compiler.encode(record.value, VALUE_VERSION)
+    return key, _TYPE.pack(SHARE_RECORD_VALUE_VERSION) + compiler.encode(record.value, SHARE_RECORD_VALUE_VERSION)
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
@@ -71,6 +71,6 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareR
         raise WireError("a share state record's value without a version")
     (version,) = _TYPE.unpack_from(value)
     stored: Any = parsed or compiler.decode(classes[1], version, value, 2)[0]
-    if not -1 <= stored.snapshot_epoch <= LARGEST_EPOCH:
-        raise WireError(f"invalid snapshot epoch: {stored.snapshot_epoch} (at most {LARGEST_EPOCH})")
+    if not -1 <= stored.snapshot_epoch <= MAX_EPOCH:
+        raise WireError(f"invalid snapshot epoch: {stored.snapshot_epoch} (at most {MAX_EPOCH})")
     return ShareRecord(decoded, stored)

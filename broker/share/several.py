@@ -8,13 +8,13 @@ from typing import TypeVar
 import trio
 
 T = TypeVar("T")
-AT_ONCE = 500
+MAX_CONCURRENT = 500
 """So many at most are under way."""
 
 
-async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Work on all of them; what one raises ends the others."""
-    room = trio.Semaphore(AT_ONCE)
+    room = trio.Semaphore(MAX_CONCURRENT)
 
     async def one(item: T) -> None:
         try:

@@ -18,12 +18,12 @@ from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.replica.replicas import ReplicaManager
 from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.broker.share.coordinator import ShareCoordinator
-from ottla.broker.share.group_rules import ShareGroupRules
-from ottla.broker.share.latest import Latest
+from ottla.broker.share.group_rules import ShareGroupConfigProvider
+from ottla.broker.share.latest import PartitionMetadataClient
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.sessions import Place, ShareSessions
-from ottla.broker.share.several import AT_ONCE, for_each
-from ottla.broker.share.shared import Ground, Shared
+from ottla.broker.share.sessions import ShareSessionCache, TopicIdPartition
+from ottla.broker.share.several import MAX_CONCURRENT, for_each_concurrently
+from ottla.broker.share.shared import SharePartitionDependencies, SharePartitionLeader
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import BACKGROUND_SLICE_MS, Job, TimeSlice
 from ottla.controller.image import MetadataImage
@@ -37,7 +37,7 @@ def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[Shar
     return (SharePartitionKey(group_id, topic_id, number) for topic_id in places for number in places[topic_id])
 
 
-class Shares:
+class SharePartitionManager:
     """Made when a share group first comes."""
 
     def __init__(
@@ -48,75 +48,77 @@ class Shares:
         replicas: ReplicaManager,
         persister: Persister,
         coordinator: ShareCoordinator,
-        latest: Latest,
+        latest: PartitionMetadataClient,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         wake: Callable[[object], None],
         fail: DiskErrorHandler,
     ) -> None:
         self._replicas = replicas
-        self.rules = ShareGroupRules(env, config, lambda: replicas.image)
-        self.sessions = ShareSessions(config.number("group.share.max.share.sessions"), self._released)
-        self.sessions.on_group_gone.append(self._forget_group)
+        self.group_config = ShareGroupConfigProvider(env, config, lambda: replicas.image)
+        self.sessions = ShareSessionCache(config.number("group.share.max.share.sessions"), self._on_session_released)
+        self.sessions.group_closed_listeners.append(self._on_group_closed)
         self.persister = persister
         self.coordinator = coordinator
-        self.latest = latest
-        self.start = start
+        self.metadata_client = latest
+        self.start_task = start
         """Runs something beside the requests."""
-        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget, fail)
-        self._by_key: dict[SharePartitionKey, Shared] = {}
+        self._dependencies = SharePartitionDependencies(
+            env, timers, persister, self.group_config, start, wake, self._remove, fail
+        )
+        self._by_key: dict[SharePartitionKey, SharePartitionLeader] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
-        self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
+        self._by_partition: dict[TopicIdPartition, dict[SharePartitionKey, None]] = {}
         self._env = env
-        self._beginning: dict[str, list[list[ProtocolError]]] = {}
+        self._initializations: dict[str, list[list[ProtocolError]]] = {}
         """By group, what is being begun: each stops where it hears of a failure."""
-        self._going: deque[Job[None]] = deque()
+        self._removals: deque[Job[None]] = deque()
         """What is let go of in turns."""
-        replicas.on_resigned.append(self.resigned)
+        replicas.on_resigned.append(self.on_resignation)
 
     async def run(self) -> None:
         """Keep the states this node leads, until cancelled; then hang up on the others."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.run)
-                nursery.start_soon(self.coordinator.prune_now_and_then)
+                nursery.start_soon(self.coordinator.prune_periodically)
         finally:
             self.persister.close()
-            self.latest.close()
+            self.metadata_client.close()
 
-    def get(self, group_id: str, place: Place) -> Shared | None:
+    def get(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader | None:
         """A share partition that is served here now."""
         return self._by_key.get(SharePartitionKey(group_id, *place))
 
-    def serve(self, group_id: str, place: Place) -> Shared:
+    def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
         """The same; it is fetched from the persister if it is not here yet.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         key = SharePartitionKey(group_id, *place)
-        replica = self.replica(place)
+        replica = self.leader_replica(place)
         known = self._by_key.get(key)
         if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
             return known
         if known is not None:
-            self._forget(known)
-        made = self._by_key[key] = Shared(self._ground, key, replica)
+            self._remove(known)
+        made = self._by_key[key] = SharePartitionLeader(self._dependencies, key, replica)
         self._by_group.setdefault(group_id, {})[key] = None
-        self._by_place.setdefault(place, {})[key] = None
+        self._by_partition.setdefault(place, {})[key] = None
         return made
 
-    def replica(self, place: Place) -> HostedPartition:
-        """The partition itself, led here. Raises: ProtocolError, as `serve`."""
-        name = self.name_of(place)
+    def leader_replica(self, place: TopicIdPartition) -> HostedPartition:
+        """The partition itself, led here. Raises: ProtocolError, as `get_or_load`."""
+        name = self.topic_name(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._replicas.leader(name, place.partition)
 
-    def name_of(self, place: Place) -> str | None:
+    def topic_name(self, place: TopicIdPartition) -> str | None:
         """The name of its topic; None where the id is unknown."""
         return self._replicas.image.topic_names.get(place.topic_id)
 
-    def exists(self, place: Place) -> bool:
+    def partition_exists(self, place: TopicIdPartition) -> bool:
         """Whether the cluster has such a partition."""
         image: MetadataImage = self._replicas.image
         topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
@@ -129,11 +131,11 @@ class Shares:
         failures: list[ProtocolError] = []
         keys = takewhile(lambda _: not failures, _keys(group_id, places))
         starts = ((key, start_offset) for key in keys)
-        await self.begin(group_id, epoch, starts, lambda _, error: failures.append(error))
+        await self.initialize_each(group_id, epoch, starts, lambda _, error: failures.append(error))
         if failures:
             raise failures[0].with_traceback(None)
 
-    async def begin(
+    async def initialize_each(
         self,
         group_id: str,
         epoch: int,
@@ -154,18 +156,18 @@ class Shares:
             except ProtocolError as error:
                 failed(start[0], error)
 
-        underway = self._beginning.setdefault(group_id, [])
+        underway = self._initializations.setdefault(group_id, [])
         underway.append(overtaken)
         try:
-            await for_each(starts, one)
+            await for_each_concurrently(starts, one)
         finally:
             underway[:] = [each for each in underway if each is not overtaken]
             if not underway:
-                self._beginning.pop(group_id, None)
+                self._initializations.pop(group_id, None)
 
-    async def forget(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
+    async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
         """Have the persister forget a group's partitions; gives what went wrong first."""
-        for underway in self._beginning.get(group_id, ()):
+        for underway in self._initializations.get(group_id, ()):
             underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))  # it would come behind
         failures: list[ProtocolError] = []
 
@@ -176,15 +178,15 @@ class Shares:
             except ProtocolError as error:
                 failures.append(error)
 
-        await for_each(_keys(group_id, places), one)
+        await for_each_concurrently(_keys(group_id, places), one)
         return failures[0] if failures else None
 
     # ------------------------------------------------------------------ what goes
 
-    def _released(self, group_id: str, member_id: str, places: list[Place]) -> None:
-        self._do(self._releasing(group_id, member_id, places), len(places))
+    def _on_session_released(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> None:
+        self._run_removal(self._release_steps(group_id, member_id, places), len(places))
 
-    def _releasing(self, group_id: str, member_id: str, places: list[Place]) -> Job[None]:
+    def _release_steps(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> Job[None]:
         for place in places:
             if self.sessions.is_open(group_id, member_id):
                 return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
@@ -193,51 +195,51 @@ class Shares:
                 shared.release(member_id)
             yield
 
-    def _forget_group(self, group_id: str) -> None:
+    def _on_group_closed(self, group_id: str) -> None:
         keys = list(self._by_group.get(group_id, ()))
-        self._do(self._forgetting(group_id, keys), len(keys))
+        self._run_removal(self._remove_group_steps(group_id, keys), len(keys))
 
-    def _forgetting(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
+    def _remove_group_steps(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
         for key in keys:
-            if self.sessions.has_any(group_id):
+            if self.sessions.has_sessions(group_id):
                 return
             shared = self._by_key.get(key)
             if shared is not None:
-                self._forget(shared)
+                self._remove(shared)
             yield
 
-    def _do(self, steps: Job[None], rows: int) -> None:
+    def _run_removal(self, steps: Job[None], rows: int) -> None:
         """Now, or where there are many in turns beside the requests; one after the other, in this order."""
-        if rows <= AT_ONCE and not self._going:
+        if rows <= MAX_CONCURRENT and not self._removals:
             for _ in steps:
                 pass
             return
-        self._going.append(steps)
-        if len(self._going) == 1:
-            self.start(self._work_off)
+        self._removals.append(steps)
+        if len(self._removals) == 1:
+            self.start_task(self._run_removals)
 
-    async def _work_off(self) -> None:
+    async def _run_removals(self) -> None:
         turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        while self._going:
-            await turn.run(self._going[0])
-            self._going.popleft()
+        while self._removals:
+            await turn.run(self._removals[0])
+            self._removals.popleft()
 
-    def resigned(self, replica: HostedPartition) -> None:
+    def on_resignation(self, replica: HostedPartition) -> None:
         """A partition is led here no longer, or gone."""
-        for key in list(self._by_place.get(Place(replica.topic_id, replica.partition), ())):
+        for key in list(self._by_partition.get(TopicIdPartition(replica.topic_id, replica.partition), ())):
             if self._by_key[key].replica is replica:
-                self._forget(self._by_key[key])
+                self._remove(self._by_key[key])
 
-    def _forget(self, shared: Shared) -> None:
+    def _remove(self, shared: SharePartitionLeader) -> None:
         if self._by_key.get(shared.key) is shared:
             key = shared.key
             del self._by_key[key]
-            _take_out(self._by_group, key.group_id, key)
-            _take_out(self._by_place, Place(key.topic_id, key.partition), key)
+            _remove_key(self._by_group, key.group_id, key)
+            _remove_key(self._by_partition, TopicIdPartition(key.topic_id, key.partition), key)
         shared.close()
 
 
-def _take_out(table: dict[H, dict[SharePartitionKey, None]], name: H, key: SharePartitionKey) -> None:
+def _remove_key(table: dict[H, dict[SharePartitionKey, None]], name: H, key: SharePartitionKey) -> None:
     keys = table[name]
     del keys[key]
     if not keys:

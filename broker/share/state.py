@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.broker.share.batches import StateBatch, combine
+from ottla.broker.share.batches import PersisterStateBatch, combine_state_batches
 from ottla.broker.share.records import ShareRecord
 from ottla.wire.messages import share_state_records as s
 
@@ -29,7 +29,7 @@ class SharePartitionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareGroupOffset:
     """Where a group stands in a partition; times in wall-clock ms."""
 
     snapshot_epoch: int
@@ -37,29 +37,29 @@ class ShareState:
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    batches: tuple[StateBatch, ...]
-    create_ms: int = 0
-    write_ms: int = 0
+    batches: tuple[PersisterStateBatch, ...]
+    create_timestamp_ms: int = 0
+    write_timestamp_ms: int = 0
 
 
-NEVER = ShareState(0, 0, 0, UNINITIALIZED, UNINITIALIZED, ())
+UNINITIALIZED_OFFSET = ShareGroupOffset(0, 0, 0, UNINITIALIZED, UNINITIALIZED, ())
 """Of a share partition nobody ever began."""
 
 
-class States:
+class SharePartitionStates:
     """All share partitions of one shard; only `replay` changes them."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self._updates_per_snapshot = updates_per_snapshot
-        self.by_key: dict[SharePartitionKey, ShareState] = {}
+        self.by_key: dict[SharePartitionKey, ShareGroupOffset] = {}
         self.leader_epochs: dict[SharePartitionKey, int] = {}
         """The highest ever written, which fences; the state's own is the one written last."""
         self.state_epochs: dict[SharePartitionKey, int] = {}
-        self.updates: dict[SharePartitionKey, int] = {}
+        self.updates_since_snapshot: dict[SharePartitionKey, int] = {}
         """Updates since the last snapshot."""
-        self._snapshots: dict[SharePartitionKey, int] = {}
+        self._snapshot_offsets: dict[SharePartitionKey, int] = {}
         """The offset of each one's last snapshot: what lies before all of them is not needed any more."""
-        self._first: int | None = None
+        self._first_snapshot_offset: int | None = None
 
     def replay(self, offset: int, record: ShareRecord) -> None:
         """Take in one record."""
@@ -67,42 +67,42 @@ class States:
         at = SharePartitionKey(key.group_id, key.topic_id, key.partition)
         if isinstance(key, s.ShareSnapshotKey):
             assert value is None or isinstance(value, s.ShareSnapshotValue)
-            self._snapshot(at, offset, value)
+            self._replay_snapshot(at, offset, value)
         else:
             assert isinstance(value, s.ShareUpdateValue)
-            self._update(at, value)
+            self._replay_update(at, value)
 
-    def _snapshot(self, at: SharePartitionKey, offset: int, value: s.ShareSnapshotValue | None) -> None:
-        if self._first is None:
-            self._first = offset
+    def _replay_snapshot(self, at: SharePartitionKey, offset: int, value: s.ShareSnapshotValue | None) -> None:
+        if self._first_snapshot_offset is None:
+            self._first_snapshot_offset = offset
         if value is None:
             self.by_key.pop(at, None)
-            for kept in (self.leader_epochs, self.state_epochs, self.updates, self._snapshots):
+            for kept in (self.leader_epochs, self.state_epochs, self.updates_since_snapshot, self._snapshot_offsets):
                 kept.pop(at, None)
-            if not self._snapshots:
-                self._first = offset
+            if not self._snapshot_offsets:
+                self._first_snapshot_offset = offset
             return
-        self._raise(at, value.leader_epoch, value.state_epoch)
-        self.by_key[at] = ShareState(
+        self._raise_epochs(at, value.leader_epoch, value.state_epoch)
+        self.by_key[at] = ShareGroupOffset(
             value.snapshot_epoch,
             value.state_epoch,
             value.leader_epoch,
             value.start_offset,
             value.delivery_complete_count,
-            unpacked(value.state_batches),
+            to_state_batches(value.state_batches),
             value.create_timestamp,
             value.write_timestamp,
         )
-        if self.updates.get(at, 0) >= self._updates_per_snapshot:
-            self.updates[at] = 0
-        self._snapshots[at] = offset
+        if self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot:
+            self.updates_since_snapshot[at] = 0
+        self._snapshot_offsets[at] = offset
 
-    def _update(self, at: SharePartitionKey, value: s.ShareUpdateValue) -> None:
-        self._raise(at, value.leader_epoch, None)
-        new = unpacked(value.state_batches)
+    def _replay_update(self, at: SharePartitionKey, value: s.ShareUpdateValue) -> None:
+        self._raise_epochs(at, value.leader_epoch, None)
+        new = to_state_batches(value.state_batches)
         old = self.by_key.get(at)
         if old is None:
-            self.by_key[at] = ShareState(
+            self.by_key[at] = ShareGroupOffset(
                 value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, value.delivery_complete_count, new
             )
         else:
@@ -112,31 +112,35 @@ class States:
                 start_offset=start,
                 delivery_complete_count=value.delivery_complete_count,
                 leader_epoch=old.leader_epoch if value.leader_epoch == -1 else value.leader_epoch,
-                batches=tuple(combine(old.batches, new, start)),
+                batches=tuple(combine_state_batches(old.batches, new, start)),
             )
-        self.updates[at] = self.updates.get(at, 0) + 1
+        self.updates_since_snapshot[at] = self.updates_since_snapshot.get(at, 0) + 1
 
-    def _raise(self, at: SharePartitionKey, leader_epoch: int, state_epoch: int | None) -> None:
+    def _raise_epochs(self, at: SharePartitionKey, leader_epoch: int, state_epoch: int | None) -> None:
         self.leader_epochs[at] = max(leader_epoch, self.leader_epochs.get(at, leader_epoch))
         if state_epoch is not None:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
-    def snapshot_is_due(self, at: SharePartitionKey) -> bool:
+    def is_snapshot_due(self, at: SharePartitionKey) -> bool:
         """Whether the next write of a share partition is a snapshot."""
-        return self.updates.get(at, 0) >= self._updates_per_snapshot
+        return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
-    def needed_from(self) -> int | None:
+    def lowest_needed_offset(self) -> int | None:
         """The lowest offset that still says something; None where there is nothing to cut."""
-        lowest = min(self._snapshots.values(), default=self._first)
+        lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
         return lowest if lowest else None
 
 
-def unpacked(rows: list[s.ShareSnapshotValueStateBatch] | list[s.ShareUpdateValueStateBatch]) -> tuple[StateBatch, ...]:
+def to_state_batches(
+    rows: list[s.ShareSnapshotValueStateBatch] | list[s.ShareUpdateValueStateBatch],
+) -> tuple[PersisterStateBatch, ...]:
     """Stored batches as they are compared."""
-    return tuple(StateBatch(row.first_offset, row.last_offset, row.delivery_count, row.delivery_state) for row in rows)
+    return tuple(
+        PersisterStateBatch(row.first_offset, row.last_offset, row.delivery_count, row.delivery_state) for row in rows
+    )
 
 
-def snapshot(at: SharePartitionKey, state: ShareState) -> ShareRecord:
+def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """The record that says a share partition's whole state."""
     rows = [
         s.ShareSnapshotValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
@@ -148,14 +152,14 @@ def snapshot(at: SharePartitionKey, state: ShareState) -> ShareRecord:
         state.leader_epoch,
         state.start_offset,
         state.delivery_complete_count,
-        state.create_ms,
-        state.write_ms,
+        state.create_timestamp_ms,
+        state.write_timestamp_ms,
         rows,
     )
     return ShareRecord(s.ShareSnapshotKey(*at), value)
 
 
-def update(at: SharePartitionKey, state: ShareState) -> ShareRecord:
+def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """The record that says what changed since the last snapshot."""
     rows = [
         s.ShareUpdateValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
@@ -167,6 +171,6 @@ def update(at: SharePartitionKey, state: ShareState) -> ShareRecord:
     return ShareRecord(s.ShareUpdateKey(*at), value)
 
 
-def tombstone(at: SharePartitionKey) -> ShareRecord:
+def tombstone_record(at: SharePartitionKey) -> ShareRecord:
     """The record that forgets a share partition."""
     return ShareRecord(s.ShareSnapshotKey(*at), None)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import re2
 
 from ottla.broker.dynamic_config import log_invalid_stored_value
-from ottla.broker.groups.java_map import JavaMap
-from ottla.broker.groups.java_order import id_hash, text_hash
+from ottla.broker.groups.java_map import JavaHashMap
+from ottla.broker.groups.java_order import string_hash, uuid_hash
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.controller.java_values import parse_integer, trim
 from ottla.wire.crc import crc32c
@@ -43,7 +43,7 @@ class MergedSubscription(NamedTuple):
     def subscription_id(self, instance_id: bytes) -> int:
         """The id of this subscription, as a signed number of 32 bits."""
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
-        mixed = crc32c(text.encode()) ^ id_hash(instance_id)
+        mixed = crc32c(text.encode()) ^ uuid_hash(instance_id)
         return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
@@ -103,7 +103,7 @@ def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
 
 def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
     """What a client shall push for whom these are meant; nothing, each five minutes, where there are none."""
-    interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaMap[str, None](text_hash)
+    interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaHashMap[str, None](string_hash)
     for each in subscriptions:
         interval_ms = min(interval_ms, each.interval_ms)
         for name in each.metrics:

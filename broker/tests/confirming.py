@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.txn.verification import Ground, Verifier
+from ottla.broker.txn.verification import TransactionVerifier, TransactionVerifierDependencies
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import add_partitions_to_txn as m
 
 
-class Coordinator(Verifier):
+class FakeTransactionVerifier(TransactionVerifier):
     """One that says what the test wants it to, and notes what it was asked."""
 
     def __init__(self, services: Any, *codes: E) -> None:
         super().__init__(
-            Ground(services.env, services.config, services.metadata, services.replica_manager, lambda x: 0, self._add)
+            TransactionVerifierDependencies(
+                services.env, services.config, services.metadata, services.replica_manager, lambda x: 0, self._add
+            )
         )
         self.codes = list(codes) or [E.NONE]
         self.asked: list[m.AddPartitionsToTxnTransaction] = []
@@ -28,7 +30,7 @@ class Coordinator(Verifier):
         assert version == 5
         (transaction,) = request.transactions
         self.asked.append(transaction)
-        self.at_ms.append(self._ground.env.monotonic_ms())
+        self.at_ms.append(self._dependencies.env.monotonic_ms())
         code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
         if self.meanwhile is not None:
             self.meanwhile()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.events import Loaded
+from ottla.broker.coordinator.events import ShardLoaded
 from ottla.broker.groups.consumer.state import ConsumerGroup
-from ottla.broker.groups.machine import GroupMachine, MetadataChanged
+from ottla.broker.groups.machine import GroupStateMachine, TopicMetadataChanged
 from ottla.broker.groups.records import decode
-from ottla.broker.groups.settings import Bounded, ConsumerSettings
-from ottla.broker.groups.state import Call
-from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.groups.settings import BoundedSetting, ConsumerGroupSettings
+from ottla.broker.groups.state import GroupRequest
+from ottla.broker.tests.test_classic_groups import GroupShardFixture
 from ottla.broker.tests.world import topic_id_of
 from ottla.controller.image import RESOURCE_GROUP, MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import consumer_group_records as cr
 
 LED = PartitionRegistration((1,), (1,), 1, 1, 1)
-TOLD = {
+RECORD_TYPE_NAMES = {
     cr.ConsumerGroupMetadataKey: "3",
     cr.ConsumerGroupPartitionMetadataKey: "4",
     cr.ConsumerGroupMemberMetadataKey: "5",
@@ -40,25 +40,27 @@ def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> Metada
     )
 
 
-def plain(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:
+def assignment_by_letter(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:
     """An assignment by the first letters of the topics' ids."""
     if assignment is None:
         return None
     return {row.topic_id.decode().rstrip("-"): sorted(row.partitions) for row in assignment.topic_partitions}
 
 
-class Shard(Stage):
+class ConsumerGroupShard(GroupShardFixture):
     """One shard; "g" is the group all talk about."""
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
         super().__init__()
-        bounded = dict(ConsumerSettings().intervals)
-        bounded["consumer.assignment.interval.ms"] = Bounded(settings.pop("assignment_interval_ms", 0), 0, 15_000)
-        consumer = ConsumerSettings(bounded)._replace(**settings)
+        bounded = dict(ConsumerGroupSettings().intervals)
+        bounded["consumer.assignment.interval.ms"] = BoundedSetting(
+            settings.pop("assignment_interval_ms", 0), 0, 15_000
+        )
+        consumer = ConsumerGroupSettings(bounded)._replace(**settings)
         self.settings = self.machine.settings._replace(consumer=consumer)
-        self.machine = GroupMachine(self.settings)
+        self.machine = GroupStateMachine(self.settings)
         self.now = 1_000_000
-        self.apply(self.machine.handle(self.now, Loaded()))
+        self.apply(self.machine.handle(self.now, ShardLoaded()))
         self.topics = {"t": 6} if topics is None else topics
         self.image(self.topics, has_new=True)
 
@@ -66,21 +68,21 @@ class Shard(Stage):
         """The metadata goes on."""
         touched = {name for name in {*topics, *self.topics} if topics.get(name) != self.topics.get(name)} or {*topics}
         self.topics = topics
-        event = MetadataChanged(image_of(topics, self.now, **settings), frozenset(touched), has_new, {})
+        event = TopicMetadataChanged(image_of(topics, self.now, **settings), frozenset(touched), has_new, {})
         self.apply(self.machine.handle(self.now, event))
 
     @property
     def consumer(self) -> ConsumerGroup:
-        group = self.machine.consumer("g")
+        group = self.machine.find_consumer_group("g")
         assert group is not None
         return group
 
     def call(self, request: Any, version: int = 1, **more: Any) -> Any:
         """Any request, and its answer."""
         self._count += 1
-        call = Call(f"call-{self._count}", request, version, "c", "10.0.0.1", f"id-{self._count}")
+        call = GroupRequest(f"call-{self._count}", request, version, "c", "10.0.0.1", f"id-{self._count}")
         self.apply(self.machine.handle(self.now, call._replace(**more)))
-        return self.answers.get(call.ticket)
+        return self.answers.get(call.pending_request)
 
     def heartbeat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
         """A heartbeat; one that joins says all it must, and reads "t" unless it says otherwise."""
@@ -99,28 +101,28 @@ class Shard(Stage):
         for key, value in self.log[since:]:
             record = decode(key, value)
             assert record is not None
-            name = TOLD.get(type(record.key), type(record.key).__name__)
+            name = RECORD_TYPE_NAMES.get(type(record.key), type(record.key).__name__)
             out.append(("-" if value is None else "") + name + getattr(record.key, "member_id", ""))
         return out
 
-    def restart(self) -> Shard:
+    def restart(self) -> ConsumerGroupShard:
         """The same log, read by another shard."""
-        again = Shard()
-        again.machine = GroupMachine(self.settings)
+        again = ConsumerGroupShard()
+        again.machine = GroupStateMachine(self.settings)
         again.now, again.log, again.topics = self.now, list(self.log), {}
         for number, raw in enumerate(self.log):
             record = decode(*raw)
             assert record is not None
             again.machine.replay(number, record)
-        again.apply(again.machine.handle(self.now, Loaded()))
+        again.apply(again.machine.handle(self.now, ShardLoaded()))
         again.image(self.topics)
         return again
 
 
-class Follower:
+class ConsumerMemberClient:
     """A member as a client is: it has what it was told to have, gives up first, and says so."""
 
-    def __init__(self, shard: Shard, name: str, **joining: Any) -> None:
+    def __init__(self, shard: ConsumerGroupShard, name: str, **joining: Any) -> None:
         self.shard, self.name, self.joining = shard, name, joining
         self.epoch = 0
         self.owned: dict[str, list[int]] = {}
@@ -141,13 +143,13 @@ class Follower:
             self.epoch = 0
             return answer
         self.epoch = answer.member_epoch
-        told = plain(answer.assignment)
+        told = assignment_by_letter(answer.assignment)
         if told is not None:
             self.owned = told
         return answer
 
 
-def settled(*followers: Follower, rounds: int = 12, step_ms: int = 1_000) -> None:
+def reconcile_members(*followers: ConsumerMemberClient, rounds: int = 12, step_ms: int = 1_000) -> None:
     """Everybody beats until nothing changes any more, or so often."""
     for _ in range(rounds):
         before = [(f.epoch, dict(f.owned)) for f in followers]
@@ -158,12 +160,12 @@ def settled(*followers: Follower, rounds: int = 12, step_ms: int = 1_000) -> Non
             return
 
 
-def pair() -> tuple[Shard, Follower, Follower]:
+def two_reconciled_members() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ConsumerMemberClient]:
     """Two members that share "t": a has 0 to 2, b 3 to 5."""
-    shard = Shard()
-    a, b = Follower(shard, "a"), Follower(shard, "b")
-    settled(a)
-    settled(a, b)
+    shard = ConsumerGroupShard()
+    a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
+    reconcile_members(a)
+    reconcile_members(a, b)
     assert (a.owned, b.owned) == ({"t": [0, 1, 2]}, {"t": [3, 4, 5]})
     assert shard.consumer.state == "Stable"
     return shard, a, b

@@ -10,8 +10,8 @@ import trio.testing
 
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
-from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.groups.machine import CommitOffsets
+from ottla.broker.groups.offsets import OffsetToCommit
 from ottla.broker.server.dispatch import BROKER_APIS, load_handler
 from ottla.broker.tests.world import AdvancingClock, HandlerFixture, run_virtual, topic_id_of
 from ottla.broker.turn import TimeSlice
@@ -20,7 +20,7 @@ from ottla.wire.apis import ApiKey
 UNKNOWN_ID = b"\x09" * 16
 
 
-class Node:
+class GroupCoordinatorNode:
     """A group coordinator that leads all of `__consumer_offsets`, and its handlers."""
 
     def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1, **settings: str) -> None:
@@ -37,7 +37,7 @@ class Node:
         self.stage.services.groups = self.groups
         if led:
             for number in range(partitions):
-                self.groups.lead(self.stage.hosted.replicas[TOPIC, number])
+                self.groups.on_election(self.stage.hosted.replicas[TOPIC, number])
 
     def ask(self, key: ApiKey, version: int, request: Any, each_ms: float = 0) -> Any:
         """The answer, or what it is waited for with; each of its steps takes so long."""
@@ -47,15 +47,15 @@ class Node:
         return load_handler(BROKER_APIS[key].handler_module)(context, request)
 
     def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
-        new = [NewOffset(topic, topic_id_of(topic), partition, offset, 3, "meta")]
-        self.groups.ask(group, lambda own: Commit(own, group, "", None, -1, -1, new, 9))
+        new = [OffsetToCommit(topic, topic_id_of(topic), partition, offset, 3, "meta")]
+        self.groups.submit(group, lambda own: CommitOffsets(own, group, "", None, -1, -1, new, 9))
 
     def commit_log(self) -> None:
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
-        self.groups.advance(self.replica)
+        self.groups.on_high_watermark_updated(self.replica)
 
 
-def run(node: Node, story: Callable[[], Awaitable[None]]) -> None:
+def run(node: GroupCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.groups.run)

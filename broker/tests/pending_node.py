@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.coordinator import TOPIC, machine_of
+from ottla.broker.groups.coordinator import TOPIC, state_machine_of
 from ottla.broker.handlers import write_txn_markers
-from ottla.broker.tests.confirming import Coordinator
-from ottla.broker.tests.group_node import Node, codes
+from ottla.broker.tests.confirming import FakeTransactionVerifier
+from ottla.broker.tests.group_node import GroupCoordinatorNode, codes
 from ottla.broker.tests.world import resolve
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -18,12 +18,12 @@ from ottla.wire.messages import write_txn_markers as w
 PID = 7
 
 
-class House(Node):
+class PendingOffsetsNode(GroupCoordinatorNode):
     """A group coordinator, and a coordinator of transactions that agrees with everything."""
 
     def __init__(self, *said: E, **more: bool) -> None:
         super().__init__(**more)
-        self.coordinator = Coordinator(self.stage.services, *said)
+        self.coordinator = FakeTransactionVerifier(self.stage.services, *said)
         self.stage.services.transaction_verifier = lambda: self.coordinator
 
     async def txn_commit(
@@ -53,9 +53,9 @@ class House(Node):
 
     @property
     def machine(self) -> Any:
-        return machine_of(self.groups.shard_of("g"))
+        return state_machine_of(self.groups.shard_for("g"))
 
     def reload(self) -> None:
         """As another broker would find it that leads from now on."""
-        self.groups.resign(self.replica)
-        self.groups.lead(self.replica)
+        self.groups.on_resignation(self.replica)
+        self.groups.on_election(self.replica)

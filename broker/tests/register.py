@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import trio
 import trio.testing
 
-from ottla.broker.coordinator.events import Loaded, Settled, Unloaded
+from ottla.broker.coordinator.events import ShardLoaded, ShardUnloaded, WriteResult
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
-from ottla.broker.coordinator.shard import Serde, Shard, State
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.shard import CoordinatorState, Serde, Shard
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer
@@ -24,45 +24,45 @@ Pair = tuple[str, str | None]
 E = ErrorCode
 
 
-class Put(NamedTuple):
-    ticket: Any
+class PutPairs(NamedTuple):
+    pending_request: Any
     pairs: list[Pair]
 
 
-class Promise(NamedTuple):
+class PutWithResult(NamedTuple):
     """Answered by what becomes of its record."""
 
-    ticket: Any
+    pending_request: Any
     pairs: list[Pair]
 
 
-class Many(NamedTuple):
+class PutManyInSlices(NamedTuple):
     """Puts as many keys in slices, and thinks better of it at one of them."""
 
-    ticket: Any
+    pending_request: Any
     count: int
-    settle: Any = None
+    write_context: Any = None
     refused_at: int = -1
 
 
-class Park(NamedTuple):
-    ticket: Any
+class ParkRequest(NamedTuple):
+    pending_request: Any
 
 
-class Look(NamedTuple):
+class PutAndCount(NamedTuple):
     """Puts, and answers at once with how many values there were."""
 
-    ticket: Any
+    pending_request: Any
     pairs: list[Pair]
 
 
-class Remind(NamedTuple):
+class SetTimer(NamedTuple):
     """Sets or cancels a timer."""
 
     timer: ScheduleTimer | CancelTimer
 
 
-class Register:
+class RegisterStateMachine:
     def __init__(self) -> None:
         self.values: dict[str, str | None] = {}
         self.parked: list[Any] = []
@@ -72,7 +72,7 @@ class Register:
         """Who hears that this is loaded."""
         self.offsets: list[int] = []
 
-    def _many(self, many: Many) -> Iterator[Pair]:
+    def _many(self, many: PutManyInSlices) -> Iterator[Pair]:
         for number in range(many.count):
             if number == many.refused_at:
                 raise ProtocolError(E.GROUP_MAX_SIZE_REACHED)
@@ -81,27 +81,27 @@ class Register:
     def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
         self.heard.append(event)
         match event:
-            case Put(ticket, pairs):
+            case PutPairs(ticket, pairs):
                 return Effects(list(pairs), [RequestReply(ticket, "put")])
-            case Promise(ticket, pairs):
+            case PutWithResult(ticket, pairs):
                 return Effects(list(pairs), on_commit_outcome=ticket)
-            case Many(ticket, _, settle):
+            case PutManyInSlices(ticket, _, settle):
                 fx: Effects[Pair] = Effects(replies=[RequestReply(ticket, "done")], on_commit_outcome=settle)
                 fx.add_records(self._many(event))
                 return fx
-            case Look(ticket, pairs):
+            case PutAndCount(ticket, pairs):
                 return Effects(list(pairs), immediate_replies=[RequestReply(ticket, f"{len(self.values)} values")])
-            case Park(ticket):
+            case ParkRequest(ticket):
                 self.parked.append(ticket)
-            case Remind(timer):
+            case SetTimer(timer):
                 return Effects(timers=[timer])
-            case Settled(what, error):
+            case WriteResult(what, error):
                 return Effects(replies=[RequestReply(what, ("settled", error))])
-            case Unloaded(error):
+            case ShardUnloaded(error):
                 return Effects(replies=[RequestReply(t, ("unloaded", error)) for t in self.parked])
-            case Loaded() if self.greeted is not None:
+            case ShardLoaded() if self.greeted is not None:
                 return Effects(immediate_replies=[RequestReply(self.greeted, "loaded")])
-            case Loaded() if self.slow_start:
+            case ShardLoaded() if self.slow_start:
                 return Effects(
                     continuation=iter(
                         [Effects(timers=[ScheduleTimer(("t", str(n)), 0)]) for n in range(self.slow_start)]
@@ -124,7 +124,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Pair |
     return None if key == b"unknown" else (key.decode(), None if value is None else value.decode())
 
 
-class House:
+class RegisterRuntime:
     """A runtime over partitions of a topic; ``followed`` ones are committed only when a test says so."""
 
     def __init__(
@@ -143,7 +143,7 @@ class House:
         self.replica: Any = self.stage.hosted.host(
             "state", partitions=partitions, isr=isr, replicas=isr, settings=settings
         )
-        self.machines: list[Register] = []
+        self.machines: list[RegisterStateMachine] = []
         self.slow_start = 0
         self.greeted: Any = None
         self.runtime: CoordinatorRuntime[Pair] = CoordinatorRuntime(
@@ -161,30 +161,30 @@ class House:
         self.failures.append((error, where))
         self.on_failure()
 
-    def _machine(self) -> Register:
-        machine = Register()
+    def _machine(self) -> RegisterStateMachine:
+        machine = RegisterStateMachine()
         machine.slow_start, machine.greeted = self.slow_start, self.greeted
         self.machines.append(machine)
         return machine
 
     @property
-    def machine(self) -> Register:
+    def machine(self) -> RegisterStateMachine:
         return self.machines[-1]
 
     @property
     def shard(self) -> Shard[Pair]:
         return self.runtime.shard(0)
 
-    def shard_state(self) -> State:
+    def shard_state(self) -> CoordinatorState:
         return next(iter(self.runtime)).state
 
-    def put(self, *pairs: Pair) -> Ticket:
-        return self.runtime.ask(0, lambda ticket: Put(ticket, list(pairs)))
+    def put(self, *pairs: Pair) -> PendingBrokerRequest:
+        return self.runtime.submit(0, lambda ticket: PutPairs(ticket, list(pairs)))
 
     def commit(self) -> None:
         """Followers have everything."""
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
-        self.runtime.advance(self.replica)
+        self.runtime.on_high_watermark_updated(self.replica)
 
     def write(self, *keys: bytes | None, value: bytes | None = b"v") -> None:
         """Records that somebody else has written, one batch for each."""
@@ -193,12 +193,12 @@ class House:
             self.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
 
 
-def code_of(ticket: Ticket) -> ErrorCode:
+def code_of(ticket: PendingBrokerRequest) -> ErrorCode:
     assert isinstance(ticket.answer, ProtocolError), ticket.answer
     return ticket.answer.code
 
 
-def with_runtime(house: House, story: Callable[[], Awaitable[None]]) -> None:
+def with_runtime(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
     """Run a story beside the runtime's own tasks."""
 
     async def main() -> None:
@@ -211,12 +211,12 @@ def with_runtime(house: House, story: Callable[[], Awaitable[None]]) -> None:
     run_virtual(main)
 
 
-def led(house: House) -> House:
-    house.runtime.lead(house.replica)
+def start_leading(house: RegisterRuntime) -> RegisterRuntime:
+    house.runtime.on_election(house.replica)
     return house
 
 
-class Refusing:
+class FailingReplica:
     """A replica whose log takes nothing."""
 
     def __init__(self, real: Any, error: Exception, after: int = 0) -> None:
@@ -234,5 +234,5 @@ class Refusing:
         return self._real.append(*args)
 
 
-def refusing(house: House, error: Exception, after: int = 0) -> Any:
-    return Refusing(house.replica, error, after)
+def failing_replica(house: RegisterRuntime, error: Exception, after: int = 0) -> Any:
+    return FailingReplica(house.replica, error, after)

@@ -12,8 +12,8 @@ import trio.testing
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.server.dispatch import BROKER_APIS, RequestContext, load_handler
 from ottla.broker.server.peer import Peer
-from ottla.broker.share.shares import Shares
-from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.broker.share.shares import SharePartitionManager
+from ottla.broker.share.state import ShareGroupOffset, SharePartitionKey
 from ottla.broker.tests.world import HandlerFixture, run_virtual, topic_id_of
 from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
@@ -24,7 +24,7 @@ from ottla.wire.schema import Message
 T = topic_id_of("t")
 
 
-class Persister:
+class FakePersister:
     """Knows every share partition from offset 0 on."""
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Persister:
         if self.refusal is not None:
             raise self.refusal
 
-    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
         await self._asked("read", key)
-        return ShareState(0, 0, leader_epoch, 0, 0, ())
+        return ShareGroupOffset(0, 0, leader_epoch, 0, 0, ())
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         await self._asked("initialize", key)
@@ -56,7 +56,7 @@ class Persister:
     def close(self) -> None: ...
 
 
-class Node:
+class ShareGroupNode:
     """One node, that leads all of "t"."""
 
     def __init__(self, partitions: int = 1) -> None:
@@ -66,7 +66,7 @@ class Node:
         hosted: Any = self.stage.hosted
         hosted.on_resigned = []
         self.timers = Timers(self.stage.env)  # type: ignore[arg-type]
-        self.persister: Any = Persister()
+        self.persister: Any = FakePersister()
         self.peer = Peer("h", ("here", 9092))
 
     def context(self, key: ApiKey, version: int) -> RequestContext:
@@ -127,7 +127,7 @@ class Node:
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                stage.services.share_partition_manager = Shares(
+                stage.services.share_partition_manager = SharePartitionManager(
                     *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
                     *(nursery.start_soon, stage.services.purgatory.wake, stage.services.fail),
                 )

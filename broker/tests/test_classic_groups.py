@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from ottla.broker.coordinator.events import Fired, Loaded, Settled
-from ottla.broker.groups.machine import Commit, GroupMachine
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.groups.rebalance import Fx, GroupSettings
+from ottla.broker.coordinator.events import ShardLoaded, TimerExpired, WriteResult
+from ottla.broker.groups.machine import CommitOffsets, GroupStateMachine
+from ottla.broker.groups.offsets import OffsetToCommit
+from ottla.broker.groups.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.records import decode, encode
-from ottla.broker.groups.state import Call, GroupState
+from ottla.broker.groups.state import ClassicGroupState, GroupRequest
 from ottla.log.machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat as hb
@@ -19,11 +19,11 @@ from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
 
 
-class Stage:
+class GroupShardFixture:
     """The shell in miniature: a clock, timers, a log, and the answers by ticket."""
 
     def __init__(self, **settings: int) -> None:
-        self.machine = GroupMachine(GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings}))
+        self.machine = GroupStateMachine(GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings}))
         self.now = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[str, Any] = {}
@@ -35,7 +35,7 @@ class Stage:
         self._armed: dict[Any, int] = {}
         self._count = 0
 
-    def apply(self, fx: Fx) -> None:
+    def apply(self, fx: GroupEffects) -> None:
         for record in fx.records:
             raw = encode(record)
             self.log.append(raw)
@@ -64,10 +64,12 @@ class Stage:
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """The fate of what was written is known."""
         while self.unsettled:
-            self.apply(self.machine.handle(self.now, Settled(self.unsettled.pop(0), error)))
+            self.apply(self.machine.handle(self.now, WriteResult(self.unsettled.pop(0), error)))
 
     def send(self, ticket: str, request: Any, version: int = 9, client: str = "c") -> Any:
-        self.apply(self.machine.handle(self.now, Call(ticket, request, version, client, "10.0.0.1", f"id-{ticket}")))
+        self.apply(
+            self.machine.handle(self.now, GroupRequest(ticket, request, version, client, "10.0.0.1", f"id-{ticket}"))
+        )
         return self.answers.get(ticket)
 
     def wait(self, ms: int) -> None:
@@ -80,7 +82,7 @@ class Stage:
                 self.now = max(self.now, at)
                 self.fired += 1
                 assert self.fired < 100_000, "a timer that sets itself at once"
-                self.apply(self.machine.handle(self.now, Fired(key)))
+                self.apply(self.machine.handle(self.now, TimerExpired(key)))
         self.now = until
 
     def join(
@@ -118,12 +120,12 @@ class Stage:
 
     @property
     def group(self) -> Any:
-        return self.machine.groups.groups["g"]
+        return self.machine.classic_groups.groups["g"]
 
 
-def stable(count: int = 2) -> tuple[Stage, list[str]]:
+def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
     """A stable group of that many members, in generation ``count``."""
-    stage = Stage()
+    stage = GroupShardFixture()
     members: list[str] = []
     for number in range(count):
         fresh = stage.enter(f"join-{number}")
@@ -134,12 +136,12 @@ def stable(count: int = 2) -> tuple[Stage, list[str]]:
     for member in members[1:]:
         stage.sync(f"sync-{member}", member, generation)
     stage.sync("sync-leader", members[0], generation, {m: b"share of " + m.encode() for m in members})
-    assert stage.group.state is GroupState.STABLE
+    assert stage.group.state is ClassicGroupState.STABLE
     return stage, members
 
 
 def test_trap_85_a_new_member_is_given_its_id_first() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     refused = stage.join("a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert refused.member_id == "c-id-a"
@@ -149,11 +151,11 @@ def test_trap_85_a_new_member_is_given_its_id_first() -> None:
 
 
 def test_before_version_4_a_member_enters_at_once() -> None:
-    assert Stage().join("a", version=3).generation_id == 1
+    assert GroupShardFixture().join("a", version=3).generation_id == 1
 
 
 def test_a_promised_id_expires_with_the_session() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     member = stage.join("a").member_id
     stage.wait(10_001)
     assert stage.join("b", member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -163,13 +165,13 @@ def test_two_members_get_their_shares_and_the_record_holds_them() -> None:
     stage, members = stable(2)
     assert stage.answers[f"sync-{members[1]}"].assignment == b"share of " + members[1].encode()
     assert stage.answers["sync-leader"].assignment == b"share of " + members[0].encode()
-    stored = stage.machine.groups.stored["g"]
+    stored = stage.machine.classic_groups.persisted_groups["g"]
     assert stored.generation == 2
     assert [m.member_id for m in stored.members] == members
 
 
 def test_trap_86_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
-    stage = Stage(initial_rebalance_delay_ms=3000)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     first = stage.enter("a")
     stage.wait(2000)
     second = stage.enter("b")
@@ -207,7 +209,7 @@ def test_a_silent_member_is_dropped_after_its_session_and_the_others_rebalance()
     stage.wait(9000)
     assert stage.beat(members[0], 2) == 0
     stage.wait(1500)
-    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert stage.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
     assert stage.join("again", members[0]).generation_id == 3
     assert list(stage.group.members) == [members[0]]
@@ -227,19 +229,19 @@ def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
     stage, members = stable(1)
     answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
     assert answer.members[0].error_code == 0
-    assert stage.group.state is GroupState.EMPTY
-    assert stage.machine.groups.stored["g"].members == []
-    assert stage.machine.groups.stored["g"].generation == 2
+    assert stage.group.state is ClassicGroupState.EMPTY
+    assert stage.machine.classic_groups.persisted_groups["g"].members == []
+    assert stage.machine.classic_groups.persisted_groups["g"].generation == 2
 
 
 def test_a_follower_that_rejoins_unchanged_disturbs_nobody_but_the_leader_does() -> None:
     stage, members = stable(2)
-    stage.group.speak(stage.group.members[members[1]], [("range", b"said by x")])
+    stage.group.set_protocols(stage.group.members[members[1]], [("range", b"said by x")])
     same = stage.join("x", members[1])
     assert (same.error_code, same.generation_id) == (0, 2)
-    assert stage.group.state is GroupState.STABLE
+    assert stage.group.state is ClassicGroupState.STABLE
     stage.join("y", members[0])
-    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_members_that_share_no_protocol_are_refused() -> None:
@@ -248,7 +250,7 @@ def test_members_that_share_no_protocol_are_refused() -> None:
 
 
 def test_the_protocol_is_chosen_by_vote_among_what_all_support() -> None:
-    stage = Stage(initial_rebalance_delay_ms=100)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=100)
     for ticket, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
         stage.join(ticket, names=names, version=3)
     stage.wait(5000)
@@ -261,7 +263,7 @@ def test_a_late_sync_costs_the_membership() -> None:
     stage.join("f", members[1])
     generation = stage.group.generation
     stage.sync("only-leader", members[0], generation, {})
-    assert stage.group.state is GroupState.STABLE, "the leader's sync is enough"
+    assert stage.group.state is ClassicGroupState.STABLE, "the leader's sync is enough"
     for _ in range(5):
         assert set(members) == set(stage.group.members)
         stage.wait(6001)
@@ -271,22 +273,22 @@ def test_a_late_sync_costs_the_membership() -> None:
 
 
 def test_trap_89_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     first = stage.join("a", instance="i1", version=9)
     stage.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
-    assert stage.group.state is GroupState.STABLE
+    assert stage.group.state is ClassicGroupState.STABLE
     again = stage.join("b", instance="i1", version=9)
     assert (again.error_code, again.generation_id, again.skip_assignment) == (0, 1, True)
     assert again.member_id != first.member_id
-    assert stage.group.state is GroupState.STABLE
+    assert stage.group.state is ClassicGroupState.STABLE
     old = hb.HeartbeatRequest("g", 1, first.member_id, "i1")
     assert stage.send("old", old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert stage.sync("s2", again.member_id, 1).assignment == b"mine"
-    assert [m.member_id for m in stage.machine.groups.stored["g"].members] == [again.member_id]
+    assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
 
 
 def test_a_static_member_may_leave_by_its_instance_id() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     stage.join("a", instance="i1")
     answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity("", "i1")]), 5)
     assert answer.members[0].error_code == 0
@@ -294,14 +296,14 @@ def test_a_static_member_may_leave_by_its_instance_id() -> None:
 
 
 def test_group_max_size_keeps_others_out() -> None:
-    stage = Stage(max_size=1)
+    stage = GroupShardFixture(max_size=1)
     stage.join("a", version=3)
     assert stage.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def commit(stage: Stage, ticket: str, member: str, generation: int, offset: int) -> Any:
-    new = NewOffset("t", bytes(15) + b"\x01", 0, offset, 3, "meta")
-    event = Commit(ticket, "g", member, None, generation, -1, [new], 9)
+def commit(stage: GroupShardFixture, ticket: str, member: str, generation: int, offset: int) -> Any:
+    new = OffsetToCommit("t", bytes(15) + b"\x01", 0, offset, 3, "meta")
+    event = CommitOffsets(ticket, "g", member, None, generation, -1, [new], 9)
     stage.apply(stage.machine.handle(stage.now, event))
     return stage.answers[ticket]
 
@@ -322,14 +324,14 @@ def test_trap_90_only_members_commit_while_there_are_members() -> None:
 def test_a_restart_replays_the_log_and_members_may_go_on() -> None:
     stage, members = stable(2)
     commit(stage, "c", members[0], 2, 41)
-    again = Stage()
+    again = GroupShardFixture()
     again.log = list(stage.log)
     for number, (key, value) in enumerate(stage.log):
         record = decode(key, value)
         assert record is not None
         again.machine.replay(number, record)
-    again.apply(again.machine.handle(0, Loaded()))
-    assert again.group.state is GroupState.STABLE
+    again.apply(again.machine.handle(0, ShardLoaded()))
+    assert again.group.state is ClassicGroupState.STABLE
     assert again.beat(members[0], 2) == 0
     assert again.sync("s", members[1], 2).assignment == b"share of " + members[1].encode()
     stored = again.machine.offsets.get("g", "t", 0)

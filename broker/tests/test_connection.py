@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from ottla.broker.server.connection import CloseConnection
-from ottla.broker.share.several import for_each
+from ottla.broker.share.several import for_each_concurrently
 from ottla.broker.tests.line import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.broker.upkeep.supervise import is_broken_invariant
 from ottla.wire.apis import ApiKey
@@ -185,7 +185,7 @@ def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage:
     async def broken(item: int) -> None:
         raise AssertionError(f"broken {item}")
 
-    stage.serve(BEAT, lambda context, request: for_each([1, 2], broken))
+    stage.serve(BEAT, lambda context, request: for_each_concurrently([1, 2], broken))
     line = ClientStream()
     line.send_bytes(beat(1))
     with pytest.raises(ExceptionGroup) as raised:
@@ -200,7 +200,7 @@ def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
     async def failing(item: int) -> None:
         raise ZeroDivisionError
 
-    stage.serve(BEAT, lambda context, request: for_each([1], failing))
+    stage.serve(BEAT, lambda context, request: for_each_concurrently([1], failing))
     line = ClientStream()
     line.send_bytes(beat(1))
     served(stage, line)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tests.consumer_stage import Follower, Shard
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard, ConsumerMemberClient
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_heartbeat as hb
@@ -22,10 +22,10 @@ KNOWN = {
 }
 
 
-class Slow(Follower):
+class SlowConsumerMember(ConsumerMemberClient):
     """A member that takes its time to give up what it is told to: it says once more that it has it."""
 
-    def __init__(self, shard: Shard, name: str, **joining: object) -> None:
+    def __init__(self, shard: ConsumerGroupShard, name: str, **joining: object) -> None:
         super().__init__(shard, name, **joining)
         self.lingering: dict[str, list[int]] = {}
 
@@ -48,13 +48,13 @@ class Slow(Follower):
         return answer
 
 
-class Walk:
+class RandomConsumerGroupHistory:
     """A group, those who are in it, and one step after the other."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.shard = Shard(dict(TOPICS), assignment_interval_ms=self.rng.choice([0, 1_000]))
-        self.followers: list[Slow] = []
+        self.shard = ConsumerGroupShard(dict(TOPICS), assignment_interval_ms=self.rng.choice([0, 1_000]))
+        self.followers: list[SlowConsumerMember] = []
         self.made = 0
 
     def wishes(self) -> dict[str, object]:
@@ -69,7 +69,7 @@ class Walk:
             more["instance_id"] = f"i{self.rng.randint(0, 2)}"
         if self.rng.random() < 0.3:
             more["server_assignor"] = self.rng.choice(["range", "uniform"])
-        self.followers.append(Slow(self.shard, f"m{self.made}", **more))
+        self.followers.append(SlowConsumerMember(self.shard, f"m{self.made}", **more))
 
     def step(self) -> None:
         rng, shard = self.rng, self.shard
@@ -105,7 +105,7 @@ class Walk:
         else:
             self.beat(who)
 
-    def beat(self, who: Slow, **fields: object) -> None:
+    def beat(self, who: SlowConsumerMember, **fields: object) -> None:
         answer = who.slowly(instance_id=who.joining.get("instance_id"), **fields)
         assert not answer.error_code or answer.error_code in KNOWN, answer
         if answer.error_code in (E.UNRELEASED_INSTANCE_ID, E.FENCED_INSTANCE_ID):
@@ -114,7 +114,7 @@ class Walk:
 
     def holds(self) -> None:
         """No partition has two owners, nor two that are to have it; nothing in memory is not in the log."""
-        group = self.shard.machine.consumer("g")
+        group = self.shard.machine.find_consumer_group("g")
         if group is None:
             return
         held = [
@@ -142,13 +142,13 @@ class Walk:
             for follower in list(self.followers):
                 self.beat(follower)
             self.shard.wait(3_000)
-        group = self.shard.machine.consumer("g")
+        group = self.shard.machine.find_consumer_group("g")
         if not self.followers:
             return
         assert group is not None
         assert group.state == "Stable", [(m.id, m.state, m.epoch) for m in group.members.values()]
         assert {f.name for f in self.followers} == set(group.members)
-        wanted = {name for member in group.members.values() for name in group.subscription(member)}
+        wanted = {name for member in group.members.values() for name in group.subscribed_topics(member)}
         read = [(topic, number) for f in self.followers for topic, numbers in f.owned.items() for number in numbers]
         assert sorted(read) == sorted((name, n) for name in wanted for n in range(self.shard.topics[name]))
 
@@ -156,7 +156,7 @@ class Walk:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_partition_ever_has_two_owners_and_a_group_comes_to_rest(seed: int) -> None:
     """173, 175."""
-    walk = Walk(seed)
+    walk = RandomConsumerGroupHistory(seed)
     for _ in range(120):
         walk.step()
     walk.settle()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tests.group_node import Node, run
+from ottla.broker.tests.group_node import GroupCoordinatorNode, run
 from ottla.broker.tests.world import topic_id_of
 from ottla.controller.delta import MetadataDelta
 from ottla.wire.apis import ApiKey
@@ -29,16 +29,16 @@ JOIN = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, ["t"], 
 ROWS = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
 
 
-def served(level: int = 1) -> Node:
+def served(level: int = 1) -> GroupCoordinatorNode:
     """A node that knows the new protocol, and "t" with three partitions."""
-    node = Node()
+    node = GroupCoordinatorNode()
     image = replace(node.stage.hosted.image, features={"group.version": level})
     node.stage.hosted.image = image
     node.groups.publish(image, MetadataDelta.from_empty(image))
     return node
 
 
-def beat(node: Node, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+def beat(node: GroupCoordinatorNode, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
     request = hb.ConsumerGroupHeartbeatRequest(
         **{name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | fields
     )
@@ -99,7 +99,7 @@ def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> No
     assert beat(without).error_code == E.UNSUPPORTED_VERSION
 
 
-def forbidding(node: Node, *names: str) -> None:
+def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
     """Nobody may do anything to what has these names."""
     node.stage.services.authorizer = SimpleNamespace(
         decisions={},

@@ -6,9 +6,9 @@ import pytest
 
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer.state import Member, MemberState
+from ottla.broker.groups.consumer.state import ConsumerGroupMember, ConsumerMemberState
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.tests.consumer_stage import Follower, Shard, image_of
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard, ConsumerMemberClient, image_of
 from ottla.broker.tests.test_consumer_migration import said
 from ottla.broker.tests.world import topic_id_of
 from ottla.log.machine import RECORDS_PER_STEP
@@ -21,12 +21,12 @@ T = topic_id_of("t")
 IMAGE = image_of({"t": 6})
 
 
-def stored(shard: Shard, *shares: list[int], topics: tuple[str, ...] = ("t",)) -> list[str]:
+def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...] = ("t",)) -> list[str]:
     """A stable classic group whose leader has given these shares; the members' ids."""
     names = [f"old-{number}" for number in range(len(shares))]
     rows = [
         o.MemberMetadata(
-            name, None, "c", "/h", 30_000, 10_000, said(topics=topics), embedded.written({T: share}, IMAGE, 3)
+            name, None, "c", "/h", 30_000, 10_000, said(topics=topics), embedded.encode_assignment({T: share}, IMAGE, 3)
         )
         for name, share in zip(names, shares, strict=True)
     ]
@@ -45,33 +45,33 @@ def stored(shard: Shard, *shares: list[int], topics: tuple[str, ...] = ("t",)) -
 def test_an_assignment_that_does_not_come_out_even_is_an_error_and_the_group_stays(
     shares: tuple[list[int], ...], why: str
 ) -> None:
-    shard = Shard()
+    shard = ConsumerGroupShard()
     stored(shard, *shares)
-    answer = Follower(shard, "new").beat()
+    answer = ConsumerMemberClient(shard, "new").beat()
     assert answer.error_code == E.UNKNOWN_SERVER_ERROR, why
     assert answer.error_message == (
         "Failed to compute a new target assignment for epoch 6: Partitions were left unassigned"
     )
-    assert (shard.log, "g" in shard.machine.groups.groups) == ([], True)
+    assert (shard.log, "g" in shard.machine.classic_groups.groups) == ([], True)
 
 
 @pytest.mark.parametrize("number", [6, 2**31 - 1, -1, -7])
 def test_a_partition_that_is_not_there_is_an_error_also_where_members_want_different_topics(number: int) -> None:
-    shard = Shard({"t": 6, "u": 1})
+    shard = ConsumerGroupShard({"t": 6, "u": 1})
     stored(shard, [0, 1, number], topics=("t",))
-    answer = Follower(shard, "new", subscribed_topic_names=["u"]).beat()
+    answer = ConsumerMemberClient(shard, "new", subscribed_topic_names=["u"]).beat()
     assert answer.error_code == E.UNKNOWN_SERVER_ERROR
-    assert (shard.log, "g" in shard.machine.groups.groups) == ([], True)
+    assert (shard.log, "g" in shard.machine.classic_groups.groups) == ([], True)
 
 
 def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone() -> None:
-    shard = Shard()
+    shard = ConsumerGroupShard()
     names = stored(shard, [0, 1, 2], [3, 4, 5])
-    Follower(shard, "new").beat()
-    shard.machine.replay(0, cr.target_epoch_record("g", 5, 0))
+    ConsumerMemberClient(shard, "new").beat()
+    shard.machine.replay(0, cr.target_assignment_epoch_record("g", 5, 0))
     member = shard.consumer.members[names[0]]
-    assert member.classic is not None
-    member.classic.supported_protocols[0].metadata = b"\x00"
+    assert member.classic_metadata is not None
+    member.classic_metadata.supported_protocols[0].metadata = b"\x00"
     codes = [shard.call(s.SyncGroupRequest("g", 5, name, None, "consumer"), 5).error_code for name in names]
     assert codes == [E.UNKNOWN_SERVER_ERROR, E.NONE]
 
@@ -79,13 +79,15 @@ def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone()
 @pytest.mark.parametrize("many", [3, RECORDS_PER_STEP + 1])
 def test_a_member_in_a_state_nobody_knows_is_fenced_however_large_its_group_is(many: int) -> None:
     """It stands so in a log; the target of a large group is computed in slices."""
-    shard = Shard({"t": many})
+    shard = ConsumerGroupShard({"t": many})
     for number in range(many):
         shard.heartbeat(f"m{number}", 0)
-    odd = Member("odd", 5, 5, MemberState.UNKNOWN, names=frozenset(["t"]), rebalance_timeout_ms=1_000)
-    for record in (cr.member_record("g", odd), cr.current_record("g", odd)):
+    odd = ConsumerGroupMember(
+        "odd", 5, 5, ConsumerMemberState.UNKNOWN, subscribed_topic_names=frozenset(["t"]), rebalance_timeout_ms=1_000
+    )
+    for record in (cr.member_record("g", odd), cr.current_assignment_record("g", odd)):
         shard.machine.replay(0, record)
-    shard.consumer.fresh_epoch = None
+    shard.consumer.hash_checked_epoch = None
     row = hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, [0])
     shard.heartbeat("m0", 0, subscribed_topic_names=["t", "u"])
     written = len(shard.log)

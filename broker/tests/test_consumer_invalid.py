@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordinator.events import Fired
+from ottla.broker.coordinator.events import TimerExpired
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer.state import Member, MemberState
+from ottla.broker.groups.consumer.state import ConsumerGroupMember, ConsumerMemberState
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import GroupState
-from ottla.broker.tests.consumer_stage import Shard
+from ottla.broker.groups.state import ClassicGroupState
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import sync_group as s
@@ -18,16 +18,25 @@ METADATA = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
 """A subscription to "t", of version 0."""
 
 
-def shard_of(*protocols: list[str], **more: str) -> Shard:
+def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
     """A shard with a group of members who support these classic protocols, and one of the consumer protocol: "new"."""
-    shard = Shard()
-    records = [cr.epoch_record("g", 5, 0), cr.target_epoch_record("g", 5, 0)]
+    shard = ConsumerGroupShard()
+    records = [cr.epoch_record("g", 5, 0), cr.target_assignment_epoch_record("g", 5, 0)]
     for number, names in enumerate(protocols):
         classic = m.ClassicMemberMetadata(10_000, [m.ClassicProtocol(name, METADATA) for name in names])
-        records.append(cr.member_record("g", Member(f"m{number}", names=frozenset("t"), classic=classic, **more)))  # type: ignore[arg-type]
-    records.append(cr.member_record("g", Member("new", names=frozenset("t"), **more)))  # type: ignore[arg-type]
+        records.append(
+            cr.member_record(
+                "g",
+                ConsumerGroupMember(
+                    f"m{number}", subscribed_topic_names=frozenset("t"), classic_metadata=classic, **more
+                ),
+            )
+        )  # type: ignore[arg-type]
+    records.append(cr.member_record("g", ConsumerGroupMember("new", subscribed_topic_names=frozenset("t"), **more)))  # type: ignore[arg-type]
     records += [
-        cr.current_record("g", Member(name, epoch=5, previous_epoch=5, state=MemberState.STABLE))
+        cr.current_assignment_record(
+            "g", ConsumerGroupMember(name, epoch=5, previous_epoch=5, state=ConsumerMemberState.STABLE)
+        )
         for name in [*(f"m{number}" for number in range(len(protocols))), "new"]
     ]
     for number, record in enumerate(records):
@@ -35,9 +44,9 @@ def shard_of(*protocols: list[str], **more: str) -> Shard:
     return shard
 
 
-def leave(shard: Shard) -> None:
+def leave(shard: ConsumerGroupShard) -> None:
     """The session of the last member of the consumer protocol is over."""
-    shard.apply(shard.machine.handle(shard.now, Fired(("consumer-session", "g", "new"))))
+    shard.apply(shard.machine.handle(shard.now, TimerExpired(("consumer-session", "g", "new"))))
 
 
 def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group() -> None:
@@ -45,7 +54,7 @@ def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group(
     for protocols in cases:
         shard = shard_of(*protocols)
         leave(shard)
-        assert "g" not in shard.machine.groups.groups
+        assert "g" not in shard.machine.classic_groups.groups
         assert "new" not in shard.consumer.members
         assert shard.consumer.epoch == 6
 
@@ -53,8 +62,8 @@ def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group(
 def test_downgrade_takes_a_protocol_that_a_record_names_twice_once() -> None:
     shard = shard_of(["a", "a", "b"], ["b"])
     leave(shard)
-    group = shard.machine.groups.groups["g"]
-    assert (group.protocol, group.state) == ("b", GroupState.PREPARING_REBALANCE)
+    group = shard.machine.classic_groups.groups["g"]
+    assert (group.protocol, group.state) == ("b", ClassicGroupState.PREPARING_REBALANCE)
 
 
 def test_sync_of_a_member_without_a_protocol_is_a_server_error() -> None:
@@ -72,6 +81,6 @@ def test_heartbeat_where_members_want_an_assignor_that_does_not_exist_is_a_serve
     "record", [cr.partition_metadata_tombstone("g"), GroupRecord(m.ConsumerGroupMetadataKey("g"), None)]
 )
 def test_tombstone_of_an_unknown_group_changes_nothing(record: GroupRecord) -> None:
-    shard = Shard()
+    shard = ConsumerGroupShard()
     shard.machine.replay(0, record)
-    assert shard.machine.consumer("g") is None
+    assert shard.machine.find_consumer_group("g") is None

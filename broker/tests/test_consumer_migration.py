@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.consumer import embedded
-from ottla.broker.groups.consumer.state import MemberState
-from ottla.broker.groups.state import GroupState
-from ottla.broker.tests.consumer_stage import Follower, Shard, image_of, plain, settled
+from ottla.broker.groups.consumer.state import ConsumerMemberState
+from ottla.broker.groups.state import ClassicGroupState
+from ottla.broker.tests.consumer_stage import (
+    ConsumerGroupShard,
+    ConsumerMemberClient,
+    assignment_by_letter,
+    image_of,
+    reconcile_members,
+)
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode as E
@@ -32,10 +38,12 @@ def said(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), versi
     return version.to_bytes(2, "big") + compiler.encode(body, version)
 
 
-class Classic:
+class ClassicMemberClient:
     """A member of the older protocol that follows: it comes back when told so, and says what it has."""
 
-    def __init__(self, shard: Shard, instance: str | None = None, topics: tuple[str, ...] = ("t",)) -> None:
+    def __init__(
+        self, shard: ConsumerGroupShard, instance: str | None = None, topics: tuple[str, ...] = ("t",)
+    ) -> None:
         self.shard, self.instance, self.topics = shard, instance, topics
         self.name, self.generation = "", -1
         self.owned: list[int] = []
@@ -61,13 +69,13 @@ class Classic:
 
     def sync(self, shares: dict[str, list[int]] | None = None) -> s.SyncGroupResponse:
         rows = [
-            s.SyncGroupRequestAssignment(name, embedded.written({T: numbers}, IMAGE, 3))
+            s.SyncGroupRequestAssignment(name, embedded.encode_assignment({T: numbers}, IMAGE, 3))
             for name, numbers in (shares or {}).items()
         ]
         request = s.SyncGroupRequest("g", self.generation, self.name, self.instance, "consumer", None, rows)
         answer: s.SyncGroupResponse = self.shard.call(request, 5)
         if not answer.error_code:
-            given = embedded.assignment(answer.assignment).assigned_partitions
+            given = embedded.decode_assignment(answer.assignment).assigned_partitions
             self.owned = sorted(number for row in given for number in row.partitions)
         return answer
 
@@ -82,23 +90,23 @@ class Classic:
         return code
 
 
-def classic_group(count: int = 2) -> tuple[Shard, list[Classic]]:
+def classic_group(count: int = 2) -> tuple[ConsumerGroupShard, list[ClassicMemberClient]]:
     """A stable classic group; its members share the six partitions of "t"."""
-    shard = Shard()
-    members = [Classic(shard) for _ in range(count)]
+    shard = ConsumerGroupShard()
+    members = [ClassicMemberClient(shard) for _ in range(count)]
     for member in members:
         member.join()
         member.join()  # with the id it was given
     for member in members:
         member.join()
-    leader = shard.machine.groups.groups["g"]
+    leader = shard.machine.classic_groups.groups["g"]
     for member in members:
         member.generation = leader.generation
     each = 6 // count
     shares = {member.name: list(range(n * each, (n + 1) * each)) for n, member in enumerate(members)}
     for member in members:
         member.sync(shares if member.name == leader.leader else None)
-    assert leader.state is GroupState.STABLE
+    assert leader.state is ClassicGroupState.STABLE
     for member in members:
         member.owned = shares[member.name]
     return shard, members
@@ -108,17 +116,17 @@ def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_proto
     """190."""
     shard, (a, b) = classic_group()
     generation, written = a.generation, len(shard.log)
-    new = Follower(shard, "new")
+    new = ConsumerMemberClient(shard, "new")
     answer = new.beat()
     assert (answer.error_code, answer.member_epoch) == (0, generation + 1)
     kinds = [record.rstrip("-0123456789abcdefil") for record in shard.records(written)]
     assert shard.records(written)[0] == "-GroupMetadataKey"
     assert [record[0] for record in shard.records(written)[1:9]] == ["5", "5", "3", "7", "7", "6", "8", "8"], kinds
     group = shard.consumer
-    assert "g" not in shard.machine.groups.groups
-    assert {m.id for m in group.members.values() if m.classic is not None} == {a.name, b.name}
+    assert "g" not in shard.machine.classic_groups.groups
+    assert {m.id for m in group.members.values() if m.classic_metadata is not None} == {a.name, b.name}
     assert group.members[a.name].assigned == {T: dict.fromkeys(a.owned, generation)}
-    assert group.members[a.name].classic is not None
+    assert group.members[a.name].classic_metadata is not None
     for _ in range(8):
         for member in (a, b, new):
             member.beat()
@@ -136,7 +144,7 @@ def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_proto
 def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any], code: int) -> None:
     """189, 190."""
     shard, (a, _) = classic_group()
-    shard.machine.consumers.settings = shard.machine.consumers.settings._replace(**settings)
+    shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
     assert shard.heartbeat("new", 0).error_code == code
     assert a.beat() == 0
 
@@ -145,7 +153,7 @@ def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any],
 def test_a_classic_group_stays_where_it_cannot_be_understood(wrong: str) -> None:
     """190."""
     shard, (a, _) = classic_group()
-    group = shard.machine.groups.groups["g"]
+    group = shard.machine.classic_groups.groups["g"]
     if wrong == "type":
         group.protocol_type = "connect"
     elif wrong == "words":
@@ -171,10 +179,10 @@ def test_who_waits_for_the_next_generation_is_told_to_come_again() -> None:
 
 def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
     """191."""
-    shard = Shard()
-    new = Follower(shard, "new")
-    settled(new)
-    a = Classic(shard)
+    shard = ConsumerGroupShard()
+    new = ConsumerMemberClient(shard, "new")
+    reconcile_members(new)
+    a = ClassicMemberClient(shard)
     refused = a.join()
     assert refused is not None
     assert (refused.error_code, bool(refused.member_id), refused.generation_id) == (E.MEMBER_ID_REQUIRED, True, -1)
@@ -201,16 +209,16 @@ def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
 )
 def test_a_member_of_the_older_protocol_may_be_refused(fields: dict[str, Any], settings: dict[str, Any]) -> None:
     """191."""
-    shard = Shard(**settings)
+    shard = ConsumerGroupShard(**settings)
     shard.heartbeat("new", 0)
-    answer = Classic(shard).join(**fields)
+    answer = ClassicMemberClient(shard).join(**fields)
     assert answer is not None
     assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_these_groups() -> None:
     """190: 22 letters, not a UUID's 36 behind the client's id, as classic groups have them."""
-    shard = Shard()
+    shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
     request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
@@ -220,19 +228,19 @@ def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_th
 
 def test_members_of_the_older_protocol_have_one_they_all_speak() -> None:
     """191."""
-    shard = Shard()
+    shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
-    Classic(shard).enter()
-    other = Classic(shard).join(protocols=[j.JoinGroupRequestProtocol("range", said())])
+    ClassicMemberClient(shard).enter()
+    other = ClassicMemberClient(shard).join(protocols=[j.JoinGroupRequestProtocol("range", said())])
     assert other is not None
     assert other.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def mixed() -> tuple[Shard, Follower, Classic]:
+def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClient]:
     """A consumer group of one member of each protocol."""
-    shard = Shard()
-    new, a = Follower(shard, "new"), Classic(shard)
-    settled(new)
+    shard = ConsumerGroupShard()
+    new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
+    reconcile_members(new)
     a.enter()
     a.sync()
     for _ in range(6):
@@ -276,9 +284,9 @@ def test_a_member_of_the_older_protocol_has_its_rebalance_timeout_to_come_back()
 
 def test_a_member_of_the_older_protocol_must_sync_in_time_and_has_its_own_session() -> None:
     """191, 192."""
-    shard = Shard()
-    new, a = Follower(shard, "new"), Classic(shard)
-    settled(new)
+    shard = ConsumerGroupShard()
+    new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
+    reconcile_members(new)
     a.enter()
     shard.wait(9_999)
     assert a.name in shard.consumer.members
@@ -291,23 +299,23 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_leaves() -
     shard, _, a = mixed()
     epoch, written = shard.consumer.epoch, len(shard.log)
     assert shard.heartbeat("new", -1).error_code == 0
-    assert shard.machine.consumer("g") is None
+    assert shard.machine.find_consumer_group("g") is None
     records = shard.records(written)
     assert records[-3:] == ["-4", "-3", "GroupMetadataKey"]
-    group = shard.machine.groups.groups["g"]
+    group = shard.machine.classic_groups.groups["g"]
     assert (group.generation, list(group.members), group.protocol_type) == (epoch, [a.name], "consumer")
-    assert group.state is GroupState.PREPARING_REBALANCE
-    stored = shard.machine.groups.stored["g"]
+    assert group.state is ClassicGroupState.PREPARING_REBALANCE
+    stored = shard.machine.classic_groups.persisted_groups["g"]
     assert (stored.protocol, stored.leader, stored.current_state_timestamp) == (
         "cooperative-sticky",
         a.name,
         shard.now,
     )
-    assert embedded.assignment(stored.members[0].assignment).assigned_partitions[0].partitions == [3, 4, 5]
+    assert embedded.decode_assignment(stored.members[0].assignment).assigned_partitions[0].partitions == [3, 4, 5]
     answer = a.join()
     assert answer is not None
     assert (answer.error_code, answer.leader, answer.generation_id) == (0, a.name, epoch + 1)
-    assert shard.restart().machine.groups.groups["g"].state is GroupState.STABLE
+    assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
 
 
 def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_up() -> None:
@@ -316,8 +324,8 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_u
     for _ in range(9):
         assert a.beat() == 0
         shard.wait(5_000)
-    assert shard.machine.consumer("g") is None
-    assert list(shard.machine.groups.groups["g"].members) == [a.name]
+    assert shard.machine.find_consumer_group("g") is None
+    assert list(shard.machine.classic_groups.groups["g"].members) == [a.name]
 
 
 @pytest.mark.parametrize("settings", [{"downgrades": False}, {}])
@@ -325,24 +333,24 @@ def test_a_group_that_may_not_go_back_stays(settings: dict[str, Any]) -> None:
     """193."""
     shard, _, a = mixed()
     if settings:
-        shard.machine.consumers.settings = shard.machine.consumers.settings._replace(**settings)
+        shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
     else:
-        shard.machine.groups.settings = shard.machine.groups.settings._replace(max_size=0)
+        shard.machine.classic_groups.settings = shard.machine.classic_groups.settings._replace(max_size=0)
     shard.heartbeat("new", -1)
     assert set(shard.consumer.members) == {a.name}
 
 
 def test_a_static_member_that_comes_back_in_the_older_protocol_takes_the_group_with_it() -> None:
     """193."""
-    shard = Shard()
+    shard = ConsumerGroupShard()
     shard.heartbeat("new", 0, instance_id="i")
-    a = Classic(shard, "i")
+    a = ClassicMemberClient(shard, "i")
     epoch = shard.consumer.epoch
     answer = a.join()
     assert answer is not None
     assert (answer.error_code, answer.generation_id) == (0, epoch)
-    group = shard.machine.groups.groups["g"]
-    assert (group.state, list(group.members), group.generation) == (GroupState.STABLE, [a.name], epoch)
+    group = shard.machine.classic_groups.groups["g"]
+    assert (group.state, list(group.members), group.generation) == (ClassicGroupState.STABLE, [a.name], epoch)
     assert a.sync().error_code == 0
     assert a.owned == [0, 1, 2, 3, 4, 5], "it was known to be there: nobody is asked to come together"
     assert a.beat() == 0
@@ -351,12 +359,12 @@ def test_a_static_member_that_comes_back_in_the_older_protocol_takes_the_group_w
 def test_a_static_member_of_the_older_protocol_comes_back_in_the_new_one() -> None:
     """178: it need not have left before."""
     shard, new, a = mixed()
-    static = Classic(shard, "i")
+    static = ClassicMemberClient(shard, "i")
     static.join()
     answer = shard.heartbeat("x", 0, instance_id="i")
     assert (answer.error_code, answer.member_id) == (0, "x")
     assert set(shard.consumer.members) == {"new", a.name, "x"}
-    assert shard.consumer.members["x"].classic is None
+    assert shard.consumer.members["x"].classic_metadata is None
     assert static.beat() == E.FENCED_INSTANCE_ID
     assert new.beat().error_code == 0
 
@@ -364,7 +372,7 @@ def test_a_static_member_of_the_older_protocol_comes_back_in_the_new_one() -> No
 def test_several_members_leave_at_once_in_one_epoch() -> None:
     """177, 192."""
     shard, new, a = mixed()
-    b = Classic(shard, "i")
+    b = ClassicMemberClient(shard, "i")
     b.join()
     epoch = shard.consumer.epoch
     who = [
@@ -376,7 +384,7 @@ def test_several_members_leave_at_once_in_one_epoch() -> None:
     answer = shard.call(lg.LeaveGroupRequest("g", members=who), 5)
     assert [row.error_code for row in answer.members] == [0, 0, E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID]
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({"new"}, epoch + 1)
-    settled(new)
+    reconcile_members(new)
     assert new.owned == {"t": [0, 1, 2, 3, 4, 5]}
 
 
@@ -385,12 +393,12 @@ def test_a_member_of_the_older_protocol_goes_on_in_the_new_one() -> None:
     shard, _, a = mixed()
     rows = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, a.owned)]
     answer = shard.heartbeat(a.name, a.generation, topic_partitions=rows)
-    assert (answer.error_code, plain(answer.assignment)) == (0, None)
+    assert (answer.error_code, assignment_by_letter(answer.assignment)) == (0, None)
     member = shard.consumer.members[a.name]
-    assert (member.classic, member.state) == (None, MemberState.STABLE)
+    assert (member.classic_metadata, member.state) == (None, ConsumerMemberState.STABLE)
 
 
-@pytest.mark.parametrize("decode", [embedded.subscription, embedded.assignment])
+@pytest.mark.parametrize("decode", [embedded.decode_subscription, embedded.decode_assignment])
 def test_embedded_metadata_that_no_record_can_hold_is_refused_undecoded(decode: Callable[[bytes], Any]) -> None:
     with pytest.raises(WireError, match=f"too large: {embedded.LARGEST_BYTES + 1} bytes"):
         decode(bytes(embedded.LARGEST_BYTES + 1))

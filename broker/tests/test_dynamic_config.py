@@ -8,7 +8,11 @@ import pytest
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import _log_rejected, log_invalid_stored_value
-from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
+from ottla.broker.groups.settings import (
+    read_consumer_group_settings,
+    read_share_group_settings,
+    read_streams_group_settings,
+)
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, ReplicationQuota
 from ottla.broker.telemetry.subscriptions import read_subscriptions
 from ottla.controller.config_keys import (
@@ -79,13 +83,13 @@ def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> No
 def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: str) -> None:
     config = NodeConfig()
     bounded = {
-        **consumer_settings(config).intervals,
-        **share_settings(config).intervals,
-        **streams_settings(config).bounded,
+        **read_consumer_group_settings(config).intervals,
+        **read_share_group_settings(config).intervals,
+        **read_streams_group_settings(config).bounded_settings,
     }
     for name in GROUP_KEYS:
         if name in bounded:
-            assert bounded[name].least <= bounded[name].of(value) <= bounded[name].most
+            assert bounded[name].minimum <= bounded[name].effective_value(value) <= bounded[name].maximum
     rows = [(RESOURCE_CLIENT_METRICS, "m", name, value) for name in ("interval.ms", "metrics", "match")]
     (subscription,) = read_subscriptions(image_of(*rows))
     assert subscription.interval_ms >= 100

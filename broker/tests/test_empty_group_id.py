@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tests.group_node import Node, run
+from ottla.broker.tests.group_node import GroupCoordinatorNode, run
 from ottla.broker.tests.world import resolve
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -36,7 +36,7 @@ from ottla.wire.messages import streams_group_heartbeat as streams
     ids=lambda x: x.name if isinstance(x, ApiKey) else "",
 )
 def test_empty_group_id_is_answered_as_kafka_answers_it(key: ApiKey, request_: Any, code: E) -> None:
-    node, answers = Node(), []
+    node, answers = GroupCoordinatorNode(), []
     features = {"group.version": 1, "share.version": 1, "streams.version": 1}
     node.stage.hosted.image = replace(node.stage.hosted.image, features=features)
 

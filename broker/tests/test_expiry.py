@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.events import Fired, Loaded
-from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.groups.state import GroupState
-from ottla.broker.tests.test_classic_groups import Stage, stable
+from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
+from ottla.broker.groups.machine import CommitOffsets
+from ottla.broker.groups.offsets import OffsetToCommit
+from ottla.broker.groups.state import ClassicGroupState
+from ottla.broker.tests.test_classic_groups import GroupShardFixture, stable
 from ottla.wire import compiler
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -17,25 +17,33 @@ _tickets = iter(range(10**6))
 
 
 def commit(
-    stage: Stage, topic: str = "t", *, group: str = "g", member: str = "", generation: int = -1, keep_ms: int = -1
+    stage: GroupShardFixture,
+    topic: str = "t",
+    *,
+    group: str = "g",
+    member: str = "",
+    generation: int = -1,
+    keep_ms: int = -1,
 ) -> None:
-    new = [NewOffset(topic, bytes(16), 0, 5, -1, "")]
+    new = [OffsetToCommit(topic, bytes(16), 0, 5, -1, "")]
     ticket = f"commit-{next(_tickets)}"
-    stage.apply(stage.machine.handle(stage.now, Commit(ticket, group, member, None, generation, keep_ms, new, 9)))
+    stage.apply(
+        stage.machine.handle(stage.now, CommitOffsets(ticket, group, member, None, generation, keep_ms, new, 9))
+    )
     assert stage.answers[ticket] == 0
 
 
-def loaded(stage: Stage) -> Stage:
-    stage.apply(stage.machine.handle(stage.now, Loaded()))
+def loaded(stage: GroupShardFixture) -> GroupShardFixture:
+    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
     return stage
 
 
-def positions(stage: Stage, group: str = "g") -> set[str]:
-    return set(stage.machine.offsets.topics(group))
+def positions(stage: GroupShardFixture, group: str = "g") -> set[str]:
+    return set(stage.machine.offsets.group_offsets(group))
 
 
 def test_trap_91_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
-    stage = loaded(Stage())
+    stage = loaded(GroupShardFixture())
     commit(stage)
     stage.wait(7 * DAY_MS - 1)
     assert positions(stage) == {"t"}
@@ -54,7 +62,7 @@ def test_trap_91_a_group_keeps_its_positions_while_it_lives_and_seven_days_longe
         stage.wait(DAY_MS // 2)
     assert positions(stage) == {"t"}, "what it reads cannot be told: it keeps everything"
     stage.wait(DAY_MS // 2)  # it has fallen silent: the group is empty from now on
-    assert stage.group.state is GroupState.EMPTY
+    assert stage.group.state is ClassicGroupState.EMPTY
     stage.wait(7 * DAY_MS - 1)
     assert positions(stage) == {"t"}
     stage.wait(SWEEP_MS + 1)
@@ -65,7 +73,7 @@ def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
     stage, members = stable(1)
     loaded(stage)
     group = stage.group
-    group.speak(group.members[members[0]], [("range", _subscription("t"))])
+    group.set_protocols(group.members[members[0]], [("range", _subscription("t"))])
     commit(stage, "t", member=members[0], generation=1)
     commit(stage, "other", member=members[0], generation=1)
     group.members[members[0]].session_timeout_ms = 30 * DAY_MS
@@ -82,10 +90,10 @@ def test_trap_91_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> 
     stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
     stage.wait(7 * DAY_MS - 600_000)
     assert positions(stage) == {"t"}
-    assert "g" in stage.machine.groups.groups
+    assert "g" in stage.machine.classic_groups.groups
     stage.wait(2 * 600_000)
     assert positions(stage) == set()
-    assert "g" not in stage.machine.groups.groups, "it goes with its last position"
+    assert "g" not in stage.machine.classic_groups.groups, "it goes with its last position"
 
 
 def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_member() -> None:
@@ -94,11 +102,11 @@ def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_mem
     stage.wait(1_000)
     stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
     stage.wait(600_000)
-    assert "g" not in stage.machine.groups.groups
+    assert "g" not in stage.machine.classic_groups.groups
 
 
 def test_a_time_the_client_set_itself_wins() -> None:
-    stage = loaded(Stage())
+    stage = loaded(GroupShardFixture())
     commit(stage, keep_ms=1_000_000)
     stage.wait(900_000)
     assert positions(stage) == {"t"}
@@ -107,17 +115,17 @@ def test_a_time_the_client_set_itself_wins() -> None:
 
 
 def test_a_sweep_goes_in_slices_and_looks_that_find_nothing_count() -> None:
-    stage = loaded(Stage())
-    new = [NewOffset("t", bytes(16), n, 5, -1, "") for n in range(2000)]
+    stage = loaded(GroupShardFixture())
+    new = [OffsetToCommit("t", bytes(16), n, 5, -1, "") for n in range(2000)]
     for group in ("a", "b"):
-        stage.apply(stage.machine.handle(0, Commit(group, group, "", None, -1, -1, new, 9)))
-    early = stage.machine.handle(DAY_MS, Fired(("expire",)))
+        stage.apply(stage.machine.handle(0, CommitOffsets(group, group, "", None, -1, -1, new, 9)))
+    early = stage.machine.handle(DAY_MS, TimerExpired(("expire",)))
     assert early.records == []
     assert [part.records for part in early.continuation or ()] == [[]] * 8
-    late = stage.machine.handle(8 * DAY_MS, Fired(("expire",)))
+    late = stage.machine.handle(8 * DAY_MS, TimerExpired(("expire",)))
     stage.apply(late)
     assert stage.machine.offsets.groups() == []
-    assert stage.machine.groups.groups == {}
+    assert stage.machine.classic_groups.groups == {}
 
 
 def _subscription(*topics: str) -> bytes:

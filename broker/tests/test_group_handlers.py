@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from ottla.broker.groups.coordinator import TOPIC, java_hash, machine_of, partition_of
-from ottla.broker.tests.group_node import Node, run
+from ottla.broker.groups.coordinator import TOPIC, java_string_hash, partition_for_key, state_machine_of
+from ottla.broker.tests.group_node import GroupCoordinatorNode, run
 from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -23,7 +23,7 @@ from ottla.wire.messages import sync_group as sg
 
 
 def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
-    node = Node(partitions=3)
+    node = GroupCoordinatorNode(partitions=3)
     for number in range(20):
         node.commit(f"g{number}")
     assert {g.group_id for g in node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups} == {
@@ -41,10 +41,10 @@ def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
 
 
 def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed() -> None:
-    node = Node(led=False)
+    node = GroupCoordinatorNode(led=False)
     batch = r.build_batch([r.NewRecord(b"\x00\x63", b"", 1)])
     node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
-    node.groups.lead(node.replica)
+    node.groups.on_election(node.replica)
     assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
     assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == 0
     described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, ds.DescribeGroupsRequest(["g"])).groups[0]
@@ -59,18 +59,18 @@ def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x09", b"\x00\x03\xff"])
 def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_listed(value: bytes) -> None:
-    node = Node(led=False, partitions=2)
+    node = GroupCoordinatorNode(led=False, partitions=2)
     key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
     node.replica.append(bytearray(r.build_batch([r.NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
     for number in range(2):
-        node.groups.lead(node.stage.hosted.replicas[TOPIC, number])
+        node.groups.on_election(node.stage.hosted.replicas[TOPIC, number])
 
     async def story() -> None:
-        name = next(n for n in map(str, range(99)) if partition_of(n, 2) == 1)
+        name = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 1)
         node.commit(name)
         listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
         assert (listed.error_code, [g.group_id for g in listed.groups]) == (0, [name])
-        lost = next(n for n in map(str, range(99)) if partition_of(n, 2) == 0)
+        lost = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 0)
         answer = node.ask(
             ApiKey.OFFSET_FETCH, 8, of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(lost, topics=None)])
         )
@@ -79,7 +79,7 @@ def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_li
     run(node, story)
 
 
-def joined(node: Node) -> str:
+def joined(node: GroupCoordinatorNode) -> str:
     """A group of one in its first generation."""
     protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
     request = j.JoinGroupRequest("m", 10_000, 30_000, "", None, "consumer", protocols)
@@ -89,7 +89,7 @@ def joined(node: Node) -> str:
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, E.GROUP_ID_NOT_FOUND)])
 def test_groups_are_described_each_once(version: int, code: int) -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     member = joined(node)
     request = ds.DescribeGroupsRequest(["m", "nobody", "m"], include_authorized_operations=True)
     first, second = node.ask(ApiKey.DESCRIBE_GROUPS, version, request).groups
@@ -98,8 +98,8 @@ def test_groups_are_described_each_once(version: int, code: int) -> None:
     assert first.authorized_operations == 3400
     assert (second.error_code, second.group_state, second.group_id) == (code, "Dead", "nobody")
     assert (second.authorized_operations == 3400) is (code == 0)
-    machine_of(node.groups.shard_of("m")).groups.groups["m"].state = type(
-        machine_of(node.groups.shard_of("m")).groups.groups["m"].state
+    state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state = type(
+        state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state
     )("Stable")
     stable = node.ask(ApiKey.DESCRIBE_GROUPS, version, ds.DescribeGroupsRequest(["m"])).groups[0]
     assert (stable.protocol_data, stable.members[0].member_metadata) == ("range", b"meta")
@@ -107,7 +107,7 @@ def test_groups_are_described_each_once(version: int, code: int) -> None:
 
 
 def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None:
-    node = Node(followed=True)
+    node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
         node.commit()
@@ -127,7 +127,7 @@ def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None
 
 
 def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     request = j.JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
     request.protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
     answer = node.ask(ApiKey.JOIN_GROUP, 9, request)
@@ -136,7 +136,7 @@ def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
 
 
 def test_groups_are_deleted_each_with_its_own_answer() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     node.commit()
     joined(node)
     answer = node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g", "nobody", "m", "g"]))
@@ -145,7 +145,13 @@ def test_groups_are_deleted_each_with_its_own_answer() -> None:
         ("nobody", E.GROUP_ID_NOT_FOUND),
         ("m", E.NON_EMPTY_GROUP),
     ]
-    assert Node(led=False).ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"])).results[0].error_code == 16
+    assert (
+        GroupCoordinatorNode(led=False)
+        .ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))
+        .results[0]
+        .error_code
+        == 16
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,24 +166,24 @@ def test_groups_are_deleted_each_with_its_own_answer() -> None:
     ],
 )
 def test_a_hash_is_javas(text: str, value: int) -> None:
-    assert java_hash(text) == value
+    assert java_string_hash(text) == value
 
 
 def test_a_group_belongs_where_the_topic_says_also_at_a_node_that_leads_nothing_of_it() -> None:
     """Whoever coordinates transactions adds a group's partition to them, and may lead none (fact 130)."""
-    node = Node(led=False, partitions=3, offsets_topic_num_partitions="50")
-    assert node.groups.partition_for("hello") == partition_of("hello", 3) != partition_of("hello", 50)
+    node = GroupCoordinatorNode(led=False, partitions=3, offsets_topic_num_partitions="50")
+    assert node.groups.partition_for("hello") == partition_for_key("hello", 3) != partition_for_key("hello", 50)
 
 
 def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positive_twin() -> None:
-    assert partition_of("polygenelubricants", 50) == 0
-    assert partition_of("hello", 50) == 22
+    assert partition_for_key("polygenelubricants", 50) == 0
+    assert partition_for_key("hello", 50) == 22
     long = "x" * 100_000
-    assert partition_of(long, 50) == abs(java_hash(long)) % 50
+    assert partition_for_key(long, 50) == abs(java_string_hash(long)) % 50
 
 
 def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignments_are_refused() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     many = [j.JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
     join = j.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
     assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == E.INCONSISTENT_GROUP_PROTOCOL

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.offsets import Offsets, Position, pack, unpack
-from ottla.broker.groups.records import LARGEST_EPOCH, GroupRecord, decode, encode
+from ottla.broker.groups.offsets import CommittedOffsets, OffsetAndMetadata, pack_offset, unpack_offset
+from ottla.broker.groups.records import MAX_EPOCH, GroupRecord, decode, encode
 from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_group_records as c
 from ottla.wire.messages import offset_records as o
@@ -80,13 +80,13 @@ def test_what_does_not_parse_says_so_and_nothing_else(key: bytes | None, value: 
 @pytest.mark.parametrize("metadata", ["", "meta", "\u00e9\U0001f600"])
 def test_a_position_is_kept_as_a_few_bytes(metadata: str) -> None:
     value = o.OffsetCommitValue(2**62, 7, metadata, 77, -1, TOPIC_ID)
-    raw = pack(value, 99)
+    raw = pack_offset(value, 99)
     assert len(raw) == 52 + len(metadata.encode())
-    assert unpack(raw) == Position(2**62, 7, 77, -1, 99, TOPIC_ID, metadata)
+    assert unpack_offset(raw) == OffsetAndMetadata(2**62, 7, 77, -1, 99, TOPIC_ID, metadata)
 
 
 def test_positions_are_replayed_by_group_topic_and_partition() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     for group in ("g", "h"):
         for topic in ("t", "u"):
             for partition in (0, 1):
@@ -98,8 +98,13 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
     assert found.offset == 6
     assert offsets.get("g", "u", 2) is None
     assert offsets.get("x", "u", 1) is None
-    assert dict(offsets.topics("x")) == dict(offsets.of_topic("x", "t")) == dict(offsets.of_topic("g", "x")) == {}
-    names = [name for group in ("g", "h") for name in offsets.topics(group)]
+    assert (
+        dict(offsets.group_offsets("x"))
+        == dict(offsets.topic_offsets("x", "t"))
+        == dict(offsets.topic_offsets("g", "x"))
+        == {}
+    )
+    names = [name for group in ("g", "h") for name in offsets.group_offsets(group)]
     assert all(name is sys.intern(name) for name in names), "one text for all groups"
     for key in (
         ("g", "t", 7),
@@ -119,7 +124,7 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
     assert all(r.value is None for r in gone)
 
 
-@pytest.mark.parametrize("epoch", [-2, LARGEST_EPOCH + 1, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("epoch", [-2, MAX_EPOCH + 1, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize(
     "record",
     [
@@ -132,6 +137,6 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
 )
 def test_decode_of_an_epoch_that_leaves_no_next_one_is_an_error(record: Any, epoch: int) -> None:
     key, value = record
-    assert decode(*encode(GroupRecord(key, value(LARGEST_EPOCH)))) == GroupRecord(key, value(LARGEST_EPOCH))
+    assert decode(*encode(GroupRecord(key, value(MAX_EPOCH)))) == GroupRecord(key, value(MAX_EPOCH))
     with pytest.raises(WireError):
         decode(*encode(GroupRecord(key, value(epoch))))

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.machine import Commit, DeleteGroup, DeleteOffsets
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.groups.state import GroupState
-from ottla.broker.tests.test_classic_groups import Stage, stable
+from ottla.broker.groups.machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.groups.offsets import OffsetToCommit
+from ottla.broker.groups.state import ClassicGroupState
+from ottla.broker.tests.test_classic_groups import GroupShardFixture, stable
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
@@ -25,17 +25,17 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 PARKED = None
 STATES = {
-    "empty": GroupState.EMPTY,
-    "preparing": GroupState.PREPARING_REBALANCE,
-    "completing": GroupState.COMPLETING_REBALANCE,
-    "stable": GroupState.STABLE,
+    "empty": ClassicGroupState.EMPTY,
+    "preparing": ClassicGroupState.PREPARING_REBALANCE,
+    "completing": ClassicGroupState.COMPLETING_REBALANCE,
+    "stable": ClassicGroupState.STABLE,
 }
 
 
-def in_state(name: str, **settings: int) -> tuple[Stage, list[str]]:
+def in_state(name: str, **settings: int) -> tuple[GroupShardFixture, list[str]]:
     """A group of a leader and a follower in a state: (stage, [leader, follower]). "nobody": there is no group."""
     if name == "nobody":
-        return Stage(**settings), ["c-leader", "c-follower"]
+        return GroupShardFixture(**settings), ["c-leader", "c-follower"]
     stage, members = stable(2)
     if name == "empty":
         leave(stage, [lg.MemberIdentity(m) for m in members])
@@ -45,16 +45,16 @@ def in_state(name: str, **settings: int) -> tuple[Stage, list[str]]:
         stage.join("leader comes", members[0])
         stage.join("follower comes", members[1])
     assert stage.group.state is STATES[name]
-    stage.machine.groups.settings = stage.machine.groups.settings._replace(**settings)
+    stage.machine.classic_groups.settings = stage.machine.classic_groups.settings._replace(**settings)
     return stage, members
 
 
-def generation_of(stage: Stage) -> int:
-    group = stage.machine.groups.groups.get("g")
+def generation_of(stage: GroupShardFixture) -> int:
+    group = stage.machine.classic_groups.groups.get("g")
     return 0 if group is None else group.generation
 
 
-def leave(stage: Stage, who: list[lg.MemberIdentity], version: int = 5) -> Any:
+def leave(stage: GroupShardFixture, who: list[lg.MemberIdentity], version: int = 5) -> Any:
     stage.answers.pop("leave", None)
     request = lg.LeaveGroupRequest("g", who[0].member_id if version < 3 else "", who if version >= 3 else [])
     return stage.send("leave", request, version)
@@ -118,7 +118,7 @@ def test_sync(state: str, who: int | None, ahead: int, said: dict[str, Any], cod
 
 
 def test_before_there_is_a_protocol_none_is_inconsistent() -> None:
-    stage = Stage(initial_rebalance_delay_ms=3000)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     member = stage.enter("a")
     request = s.SyncGroupRequest("g", 0, member, None, "consumer", "whatever")
     assert stage.send("sync", request, 5).error_code == E.REBALANCE_IN_PROGRESS, "G isProtocolInconsistent: null is not"
@@ -126,8 +126,8 @@ def test_before_there_is_a_protocol_none_is_inconsistent() -> None:
 
 def test_a_group_without_id_has_no_members() -> None:
     request = s.SyncGroupRequest("", 0, "m")
-    assert Stage().send("sync", request, 5).error_code == E.INVALID_GROUP_ID
-    assert Stage().send("join", j.JoinGroupRequest("", 10_000), 9).error_code == E.INVALID_GROUP_ID
+    assert GroupShardFixture().send("sync", request, 5).error_code == E.INVALID_GROUP_ID
+    assert GroupShardFixture().send("join", j.JoinGroupRequest("", 10_000), 9).error_code == E.INVALID_GROUP_ID
 
 
 JOIN = [
@@ -162,13 +162,13 @@ def test_join(state: str, member: str, said: dict[str, Any], code: E, source: st
 
 
 def test_a_refusal_before_v7_names_an_empty_protocol() -> None:
-    assert Stage().join("a", "x", version=6).protocol_name == ""
+    assert GroupShardFixture().join("a", "x", version=6).protocol_name == ""
 
 
 def test_a_refused_join_has_made_its_group_all_the_same() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     assert stage.join("a", names=()).error_code == E.INCONSISTENT_GROUP_PROTOCOL
-    assert stage.group.state is GroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
+    assert stage.group.state is ClassicGroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
 
 
 # (state, largest group, who comes, whether there is room)
@@ -260,7 +260,7 @@ def test_one_who_leaves_while_it_waits_is_answered() -> None:
 
 
 def test_a_parked_join_before_v7_is_refused_in_words_it_knows() -> None:
-    stage = Stage(initial_rebalance_delay_ms=3000)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     stage.join("a", version=3)
     leave(stage, [lg.MemberIdentity(next(iter(stage.group.members)))])
     assert stage.answers["a"].protocol_name == ""
@@ -287,8 +287,8 @@ COMMIT = [
 def test_commit(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
     stage, members = in_state(state)
     member = members[1] if who == "follower" else who
-    new = [NewOffset("t", bytes(16), 0, 5, -1, "")]
-    event = Commit("commit", "g", member, None, generation, -1, new, version)
+    new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]
+    event = CommitOffsets("commit", "g", member, None, generation, -1, new, version)
     stage.apply(stage.machine.handle(stage.now, event))
     assert stage.answers["commit"] == code, source
     assert (stage.machine.offsets.get("g", "t", 0) is not None) == (code is E.NONE)
@@ -296,7 +296,7 @@ def test_commit(state: str, who: str, generation: int, version: int, code: E, so
 
 def test_a_commit_with_an_instance_id_speaks_for_a_member() -> None:
     stage, _ = in_state("stable")
-    event = Commit("commit", "g", "", "nobody", -1, -1, [], 9)
+    event = CommitOffsets("commit", "g", "", "nobody", -1, -1, [], 9)
     stage.apply(stage.machine.handle(stage.now, event))
     assert stage.answers["commit"] == E.UNKNOWN_MEMBER_ID
 
@@ -305,7 +305,7 @@ def test_a_commit_with_an_instance_id_speaks_for_a_member() -> None:
 def test_a_commit_renews_a_session(state: str, lives: bool) -> None:
     stage, members = in_state(state)
     stage.wait(9_000)
-    stage.apply(stage.machine.handle(stage.now, Commit("c", "g", members[1], None, 2, -1, [], 9)))
+    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", members[1], None, 2, -1, [], 9)))
     stage.beat(members[0], 2)
     stage.wait(9_000)
     assert (members[1] in stage.group.members) is lives
@@ -325,12 +325,12 @@ def test_delete_group(state: str, code: E) -> None:
     stage, _ = in_state(state)
     if state == "empty":
         for partition in range(3):
-            new = [NewOffset("t", bytes(16), partition, 5, -1, "")]
-            stage.apply(stage.machine.handle(stage.now, Commit(f"c{partition}", "g", "", None, -1, -1, new, 9)))
+            new = [OffsetToCommit("t", bytes(16), partition, 5, -1, "")]
+            stage.apply(stage.machine.handle(stage.now, CommitOffsets(f"c{partition}", "g", "", None, -1, -1, new, 9)))
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
     assert stage.answers["delete"] == code, "C validateDeleteGroup"
     if state == "empty":
-        assert stage.machine.groups.groups == stage.machine.groups.stored == {}
+        assert stage.machine.classic_groups.groups == stage.machine.classic_groups.persisted_groups == {}
         assert stage.machine.offsets.groups() == []
         assert [value for _, value in stage.log[-4:]] == [None] * 4
 
@@ -342,13 +342,13 @@ def subscription(*topics: str) -> bytes:
 def test_delete_offsets_spares_what_somebody_reads() -> None:
     stage, (leader, follower) = in_state("stable")
     for member, topic in ((leader, "a"), (follower, "b")):
-        stage.group.speak(stage.group.members[member], [("range", subscription(topic))])
-    new = [NewOffset(topic, bytes(16), 0, 5, -1, "") for topic in ("a", "b", "c")]
-    stage.apply(stage.machine.handle(stage.now, Commit("c", "g", leader, None, 2, -1, new, 9)))
+        stage.group.set_protocols(stage.group.members[member], [("range", subscription(topic))])
+    new = [OffsetToCommit(topic, bytes(16), 0, 5, -1, "") for topic in ("a", "b", "c")]
+    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", leader, None, 2, -1, new, 9)))
     wanted = [("a", 0), ("c", 0), ("c", 7), ("d", 0)]
     stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", wanted)))
     assert stage.answers["delete"] == {"a"}, "C isSubscribedToTopic"
-    assert set(stage.machine.offsets.topics("g")) == {"a", "b"}
+    assert set(stage.machine.offsets.group_offsets("g")) == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_delete_offsets_spares_what_somebody_reads() -> None:
 def test_what_cannot_be_told_to_be_unread_is_kept(raw: bytes, kept: set[str]) -> None:
     stage, members = in_state("stable")
     for member in members:
-        stage.group.speak(stage.group.members[member], [("range", raw)])
+        stage.group.set_protocols(stage.group.members[member], [("range", raw)])
     stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("a", 0)])))
     assert stage.answers["delete"] == kept, "C computeSubscribedTopics"
 
@@ -378,7 +378,7 @@ def test_delete_offsets_of_other_groups() -> None:
 
 
 def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9)
     stage.sync("s", first.member_id, 1, {})
     for instance, code in (("i", E.FENCED_INSTANCE_ID), ("unheard of", E.UNKNOWN_MEMBER_ID)):
@@ -387,13 +387,13 @@ def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() ->
 
 
 def test_static_members_that_name_no_rebalance_timeout_are_not_waited_for_without_a_pause() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9, rebalance_ms=0)
     stage.sync("s", first.member_id, 1, {})
     promised = stage.join("b?").member_id
     leave(stage, [lg.MemberIdentity(promised)])
-    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
     fired = stage.fired
     stage.wait(5_000)
-    assert stage.group.state is GroupState.PREPARING_REBALANCE, "its session goes on"
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE, "its session goes on"
     assert stage.fired - fired <= 6, "once a second: Kafka looks each millisecond"

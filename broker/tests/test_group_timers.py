@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.events import Fired, Loaded
+from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
 from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.expiry import _expired
-from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset, Position
-from ottla.broker.groups.state import Group, GroupState, subscribed_topics
-from ottla.broker.tests.test_classic_groups import Stage, stable
+from ottla.broker.groups.expiry import _is_expired
+from ottla.broker.groups.machine import CommitOffsets
+from ottla.broker.groups.offsets import OffsetAndMetadata, OffsetToCommit
+from ottla.broker.groups.state import ClassicGroup, ClassicGroupState, subscribed_topics
+from ottla.broker.tests.test_classic_groups import GroupShardFixture, stable
 from ottla.broker.tests.test_group_rules import subscription
 from ottla.log.machine import CancelTimer
 from ottla.wire.unread import ELEMENTS_PER_YIELD
@@ -24,29 +24,29 @@ from ottla.wire.unread import ELEMENTS_PER_YIELD
 MINUTES_MS = 60_000
 
 
-def armed(stage: Stage) -> dict[Any, int]:
+def armed(stage: GroupShardFixture) -> dict[Any, int]:
     """When each timer that is set is due."""
     return {key: at for at, count, key in stage._heap if stage._armed.get(key) == count}
 
 
 def test_the_first_look_for_what_is_over_comes_an_interval_after_loading() -> None:
-    stage = Stage(expiry_every_ms=600_000)
+    stage = GroupShardFixture(expiry_every_ms=600_000)
     stage.now = 5_000
-    stage.apply(stage.machine.handle(stage.now, Loaded()))
+    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
     assert armed(stage) == {("expire",): 605_000}
     stage.wait(600_000)
     assert armed(stage) == {("expire",): 1_205_000}
 
 
 def test_g_a_new_member_that_waits_has_five_minutes() -> None:
-    stage = Stage(initial_rebalance_delay_ms=3000)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     member = stage.enter("a")
     assert armed(stage)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
 
 
 @pytest.mark.parametrize(("said", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
 def test_only_a_rebalance_timeout_nobody_named_is_the_sessions(said: int, taken: int) -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     stage.join("a", version=3, rebalance_ms=said)
     assert stage.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
 
@@ -57,8 +57,8 @@ def test_a_generation_that_begins_waits_for_its_syncs_and_no_more_for_joins() ->
         stage.join(f"again {member}", member)
     assert ("join", "g") not in armed(stage)
     assert armed(stage)["sync", "g"] == stage.now + 30_000
-    assert set(stage.group.pending_sync) == set(members)
-    fx = stage.machine.handle(stage.now, Fired(("join", "g")))
+    assert set(stage.group.pending_sync_members) == set(members)
+    fx = stage.machine.handle(stage.now, TimerExpired(("join", "g")))
     assert fx.timers == [], "one that fires all the same changes nothing"
 
 
@@ -78,9 +78,9 @@ def test_a_rebalance_that_begins_waits_for_no_sync() -> None:
     for member in members:
         stage.join(f"again {member}", member)
     stage.join("once more", members[1], names=("range", "other"))
-    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert ("sync", "g") not in armed(stage), "G prepareRebalance"
-    assert stage.group.pending_sync == {}, "C: initNextGeneration begins with all of them again"
+    assert stage.group.pending_sync_members == {}, "C: initNextGeneration begins with all of them again"
     assert armed(stage)["join", "g"] == stage.now + 30_000
 
 
@@ -89,7 +89,7 @@ def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
     for member in members:
         stage.join(f"again {member}", member)
     stage.group.remove(members[1])
-    assert set(stage.group.pending_sync) == {members[0]}, "C remove"
+    assert set(stage.group.pending_sync_members) == {members[0]}, "C remove"
     stage, members = stable(2)
     stage.wait(9_000)
     stage.beat(members[0], stage.group.generation)
@@ -101,14 +101,14 @@ def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
 
 def test_who_leaves_takes_its_session_along() -> None:
     stage, (leader, follower) = stable(2)
-    fx = rb.Fx()
-    rb.take_out(stage.group, stage.group.members[follower], fx)
+    fx = rb.GroupEffects()
+    rb.remove_member(stage.group, stage.group.members[follower], fx)
     assert fx.timers == [CancelTimer(("session", "g", follower))]
     assert list(stage.group.members) == [leader]
 
 
 def test_a_static_member_that_comes_back_takes_the_session_of_its_old_id_along() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9)
     stage.sync("s", first.member_id, 1, {})
     second = stage.join("b", instance="i", version=9)
@@ -122,7 +122,7 @@ def test_the_leader_that_is_back_leads_on_whoever_came_first() -> None:
     stage.group.leader = members[2]
     for member in members:
         stage.join(member, member, names=("range", "other"))
-    assert stage.group.state is GroupState.COMPLETING_REBALANCE
+    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
     assert stage.group.leader == members[2]
 
 
@@ -136,10 +136,10 @@ def test_of_a_group_that_lost_its_leader_the_first_that_came_leads() -> None:
 
 
 def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     for ticket, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
-        new = [NewOffset(ticket, bytes(16), 0, 5, -1, "")]
-        stage.apply(stage.machine.handle(stage.now, Commit(ticket, "g", "", None, -1, retention, new, 3)))
+        new = [OffsetToCommit(ticket, bytes(16), 0, 5, -1, "")]
+        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", "", None, -1, retention, new, 3)))
         found = stage.machine.offsets.get("g", ticket, 0)
         assert found is not None
         assert found.expire_ms == expires, "OffsetCommit v2 to v4"
@@ -148,31 +148,31 @@ def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("state", "kind", "age_ms", "gone"),
     [
-        (GroupState.EMPTY, "consumer", 999, False),
-        (GroupState.EMPTY, "consumer", 1000, True),
-        (GroupState.STABLE, "consumer", 1000, True),
-        (GroupState.STABLE, "connect", 1000, False),
-        (GroupState.PREPARING_REBALANCE, "consumer", 1000, False),
-        (GroupState.COMPLETING_REBALANCE, "consumer", 1000, False),
-        (GroupState.PREPARING_REBALANCE, None, 1000, True),
+        (ClassicGroupState.EMPTY, "consumer", 999, False),
+        (ClassicGroupState.EMPTY, "consumer", 1000, True),
+        (ClassicGroupState.STABLE, "consumer", 1000, True),
+        (ClassicGroupState.STABLE, "connect", 1000, False),
+        (ClassicGroupState.PREPARING_REBALANCE, "consumer", 1000, False),
+        (ClassicGroupState.COMPLETING_REBALANCE, "consumer", 1000, False),
+        (ClassicGroupState.PREPARING_REBALANCE, None, 1000, True),
     ],
 )
-def test_c_offset_expiration_condition(state: GroupState, kind: str | None, age_ms: int, gone: bool) -> None:
-    group = Group("g", state, protocol_type=kind, state_since_ms=50)
-    position = Position(5, -1, 50, -1, 0, bytes(16), "")
-    assert _expired(group, position, 1000, 50 + age_ms) is gone
+def test_c_offset_expiration_condition(state: ClassicGroupState, kind: str | None, age_ms: int, gone: bool) -> None:
+    group = ClassicGroup("g", state, protocol_type=kind, state_since_ms=50)
+    position = OffsetAndMetadata(5, -1, 50, -1, 0, bytes(16), "")
+    assert _is_expired(group, position, 1000, 50 + age_ms) is gone
 
 
 def test_a_simple_consumer_in_a_group_with_members_is_refused_by_its_name_and_one_without_a_name_too() -> None:
     stage, _ = stable(1)
     for ticket, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
-        stage.apply(stage.machine.handle(stage.now, Commit(ticket, "g", member, None, generation, -1, [], 9)))
+        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
         assert stage.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
 
 
 def test_what_a_member_reads_is_what_it_said_under_the_groups_protocol() -> None:
     stage, (member,) = stable(1)
-    stage.group.speak(stage.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
+    stage.group.set_protocols(stage.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
     read: list[set[str] | None] = []
 
     def steps() -> Iterator[None]:
@@ -185,7 +185,7 @@ def test_what_a_member_reads_is_what_it_said_under_the_groups_protocol() -> None
 def test_subscription_with_very_many_topics_is_decoded_in_slices() -> None:
     stage, (member,) = stable(1)
     names = [f"t-{n}" for n in range(20_000)]
-    stage.group.speak(stage.group.members[member], [("range", subscription(*names))])
+    stage.group.set_protocols(stage.group.members[member], [("range", subscription(*names))])
     read: list[set[str] | None] = []
 
     def steps() -> Iterator[None]:

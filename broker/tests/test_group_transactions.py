@@ -12,10 +12,10 @@ import trio
 import trio.testing
 
 from ottla.broker.groups.coordinator import TOPIC
-from ottla.broker.groups.machine import EndTxn
-from ottla.broker.groups.state import Group, GroupState, Member
+from ottla.broker.groups.machine import EndOffsetsTransaction
+from ottla.broker.groups.state import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from ottla.broker.tests.group_node import run
-from ottla.broker.tests.pending_node import PID, House
+from ottla.broker.tests.pending_node import PID, PendingOffsetsNode
 from ottla.broker.tests.world import resolve
 from ottla.log.machine import RECORDS_PER_STEP, TransactionCompletion
 from ottla.wire.apis import ApiKey
@@ -26,7 +26,7 @@ from ottla.wire.messages import txn_offset_commit as m
 
 
 def test_positions_are_seen_once_their_transaction_commits() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         assert await house.txn_commit(5) == 0
@@ -39,7 +39,7 @@ def test_positions_are_seen_once_their_transaction_commits() -> None:
 
 
 def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         house.commit(offset=2)
@@ -56,7 +56,7 @@ def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("ended", [True, False])
 def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         house.commit(offset=2)
@@ -81,7 +81,7 @@ def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended
 
 
 def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         parts = [m.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
@@ -97,7 +97,7 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
 
 
 def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_all() -> None:
-    house, rows = House(), 2 * RECORDS_PER_STEP + 1
+    house, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
 
     async def story() -> None:
         parts = [m.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
@@ -127,30 +127,32 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
     run(house, story)
 
 
-class Row(NamedTuple):
+class VerificationErrorCase(NamedTuple):
     version: int
     said: E
     told: E
 
 
 SAID = [
-    Row(3, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
-    Row(4, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    Row(5, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    Row(5, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
-    Row(5, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
-    Row(5, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
-    Row(2, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
-    Row(1, E.NETWORK_EXCEPTION, E.COORDINATOR_NOT_AVAILABLE),
-    Row(0, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
-    Row(3, E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
-    Row(5, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+    VerificationErrorCase(3, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
+    VerificationErrorCase(4, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
+    VerificationErrorCase(5, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
+    VerificationErrorCase(5, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(2, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(1, E.NETWORK_EXCEPTION, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(0, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(3, E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(5, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
 ]
 
 
 @pytest.mark.parametrize("row", SAID, ids=str)
-def test_fact_153_what_the_transactions_coordinator_says_and_what_the_producer_hears(row: Row) -> None:
-    house = House(row.said)
+def test_fact_153_what_the_transactions_coordinator_says_and_what_the_producer_hears(
+    row: VerificationErrorCase,
+) -> None:
+    house = PendingOffsetsNode(row.said)
 
     async def story() -> None:
         assert await house.txn_commit(version=row.version) == row.told
@@ -172,7 +174,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
 def test_fact_153_what_is_refused(what: dict[str, Any], code: E) -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         assert await house.txn_commit(**what) == code
@@ -196,19 +198,19 @@ MEMBERS = [
 def test_facts_153_and_154_who_may_commit_while_a_group_has_members(
     generation: int, member: str, code: E, what: str
 ) -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
-        group = house.machine.groups.groups["g"] = Group("g")
-        group.state, group.generation = GroupState.COMPLETING_REBALANCE, 4
-        group.members["m"] = Member("m", None, "client", "/host", 0, 0, [])
+        group = house.machine.classic_groups.groups["g"] = ClassicGroup("g")
+        group.state, group.generation = ClassicGroupState.COMPLETING_REBALANCE, 4
+        group.members["m"] = ClassicGroupMember("m", None, "client", "/host", 0, 0, [])
         assert await house.txn_commit(generation=generation, member=member) == code, what
 
     run(house, story)
 
 
 def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_asked() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         await house.end(epoch=5)
@@ -219,12 +221,12 @@ def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_
 
 
 def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         def abort() -> None:
             ends = TransactionCompletion(PID, 0, EndTransactionMarker(ControlRecordType.ABORT, 0), 1)
-            house.groups.ask_partition(0, lambda own: EndTxn(own, ends))
+            house.groups.submit_to_partition(0, lambda own: EndOffsetsTransaction(own, ends))
 
         house.coordinator.meanwhile = abort
         assert await house.txn_commit(version=4) == E.INVALID_TXN_STATE
@@ -234,7 +236,7 @@ def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
 
 
 def test_fact_143_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -> None:
-    house = House(led=False)
+    house = PendingOffsetsNode(led=False)
 
     async def story() -> None:
         assert await house.end() == E.NOT_LEADER_OR_FOLLOWER
@@ -243,7 +245,7 @@ def test_fact_143_markers_for_a_partition_that_is_not_served_here_are_tried_else
 
 
 def test_a_marker_is_done_and_positions_are_shown_when_it_is_committed() -> None:
-    house = House(followed=True)
+    house = PendingOffsetsNode(followed=True)
 
     async def story() -> None:
         done: list[Any] = []
@@ -270,7 +272,7 @@ def test_a_marker_is_done_and_positions_are_shown_when_it_is_committed() -> None
 
 
 def test_a_marker_that_the_log_refuses_changes_nothing() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         await house.txn_commit(5, epoch=5)

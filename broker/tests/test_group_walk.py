@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.events import Closed, Loaded
-from ottla.broker.groups.machine import Commit, DeleteGroup, DeleteOffsets
-from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded
+from ottla.broker.groups.machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.groups.offsets import OffsetToCommit
 from ottla.broker.groups.records import GroupRecord, decode, encode
-from ottla.broker.groups.state import Call, Group, GroupState
-from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.groups.state import ClassicGroup, ClassicGroupState, GroupRequest
+from ottla.broker.tests.test_classic_groups import GroupShardFixture
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
@@ -39,18 +39,18 @@ def any_value(rng: random.Random) -> o.GroupMetadataValue:
     return o.GroupMetadataValue(rng.choice(["consumer", "", "x"]), generation, protocol, leader, -1, rows)
 
 
-class Walk:
+class RandomClassicGroupHistory:
     """One random history."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         delay, largest = self.rng.choice([0, 3000]), self.rng.choice([2, 100])
-        self.stage = Stage(initial_rebalance_delay_ms=delay, max_size=largest)
+        self.stage = GroupShardFixture(initial_rebalance_delay_ms=delay, max_size=largest)
         self.asked: list[str] = []
 
     @property
-    def groups(self) -> dict[str, Group]:
-        return self.stage.machine.groups.groups
+    def groups(self) -> dict[str, ClassicGroup]:
+        return self.stage.machine.classic_groups.groups
 
     def step(self) -> None:
         """Time passes, or somebody says something; sometimes what was written is refused."""
@@ -63,9 +63,9 @@ class Walk:
             stage.settle(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
         for group in self.groups.values():
             members = group.members.values()
-            assert group.speakers == Counter(name for m in members for name, _ in m.protocols)
-            assert group.waiting == sum(m.join is not None for m in members)
-            assert group.static_ids == {m.instance_id: m.id for m in members if m.instance_id is not None}
+            assert group.protocol_counts == Counter(name for m in members for name, _ in m.protocols)
+            assert group.awaiting_join_count == sum(m.awaiting_join is not None for m in members)
+            assert group.static_member_ids == {m.instance_id: m.id for m in members if m.instance_id is not None}
 
     def event(self) -> Any:
         """Mostly what a member would say, of itself or of another."""
@@ -73,8 +73,8 @@ class Walk:
         ticket = f"t{len(self.asked)}"
         self.asked.append(ticket)
         name = rng.choice(NAMES)
-        group = self.groups.get(name) or Group(name)
-        who = rng.choice([*group.members, *group.pending, ""])
+        group = self.groups.get(name) or ClassicGroup(name)
+        who = rng.choice([*group.members, *group.pending_join_members, ""])
         known = group.members.get(who)
         instance = known.instance_id if known is not None and rng.random() < 0.8 else rng.choice([None, None, "i", "k"])
         generation = group.generation if rng.random() < 0.8 else rng.choice([-1, 0, 3])
@@ -90,13 +90,13 @@ class Walk:
                 leaves = lg.LeaveGroupRequest(name, who, [lg.MemberIdentity(who, instance)])
                 return self._call(ticket, leaves, rng.choice([2, 5]))
             case 6:
-                new = NewOffset("t", bytes(16), 0, 5, -1, "m")
-                commit = Commit(ticket, name, who, instance, generation, -1, [new], 9)
+                new = OffsetToCommit("t", bytes(16), 0, 5, -1, "m")
+                commit = CommitOffsets(ticket, name, who, instance, generation, -1, [new], 9)
                 return rng.choice([commit, DeleteGroup(ticket, name), DeleteOffsets(ticket, name, [("t", 0)])])
         self.asked.pop()
-        return Closed(name, rng.choice([*self.asked, ""]))
+        return RequestDisconnected(name, rng.choice([*self.asked, ""]))
 
-    def _join(self, name: str, group: Group, who: str, instance: str | None) -> j.JoinGroupRequest:
+    def _join(self, name: str, group: ClassicGroup, who: str, instance: str | None) -> j.JoinGroupRequest:
         rng, known = self.rng, group.members.get(who)
         said = [(n, NOTHING_READ) for n in rng.sample(["range", "rr", ""], rng.randrange(3))]
         if known is not None and rng.random() < 0.5:
@@ -104,23 +104,23 @@ class Walk:
         kind, rows = group.protocol_type or "consumer", [j.JoinGroupRequestProtocol(*x) for x in said]
         return j.JoinGroupRequest(name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), who, instance, kind, rows)
 
-    def _call(self, ticket: str, request: Any, version: int) -> Call:
-        return Call(ticket, request, version, "c", "h", f"id-{ticket}")
+    def _call(self, ticket: str, request: Any, version: int) -> GroupRequest:
+        return GroupRequest(ticket, request, version, "c", "h", f"id-{ticket}")
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent_go(seed: int) -> None:
-    walk = Walk(seed)
+    walk = RandomClassicGroupHistory(seed)
     stage = walk.stage
     for name in NAMES if seed % 2 else ():
         record = decode(*encode(GroupRecord(o.GroupMetadataKey(name), any_value(walk.rng))))
         assert record is not None
         stage.machine.replay(0, record)
-    stage.apply(stage.machine.handle(stage.now, Loaded()))
+    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
     for _ in range(150):
         walk.step()
     stage.wait(30 * 60_000)
-    assert {group.state for group in walk.groups.values()} <= {GroupState.EMPTY}
+    assert {group.state for group in walk.groups.values()} <= {ClassicGroupState.EMPTY}
     assert [ticket for ticket in walk.asked if ticket not in stage.answers] == []
 
 
@@ -129,6 +129,6 @@ def test_of_a_member_a_record_names_twice_the_last_row_counts() -> None:
         return o.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
 
     rows = [row("a", None, b"1"), row("b", "i", b"2"), row("a", None, b"3"), row("c", "i", b"4")]
-    group = Group.restored("g", o.GroupMetadataValue("consumer", 1, "range", "a", -1, rows))
-    assert {m.id: m.metadata("range") for m in group.members.values()} == {"a": b"3", "c": b"4"}
-    assert (group.speakers, group.static_ids, group.leader) == ({"range": 2}, {"i": "c"}, "a")
+    group = ClassicGroup.from_record_value("g", o.GroupMetadataValue("consumer", 1, "range", "a", -1, rows))
+    assert {m.id: m.metadata_for("range") for m in group.members.values()} == {"a": b"3", "c": b"4"}
+    assert (group.protocol_counts, group.static_member_ids, group.leader) == ({"range": 2}, {"i": "c"}, "a")

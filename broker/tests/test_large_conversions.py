@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.state import Call, GroupState
-from ottla.broker.tests.consumer_stage import Shard
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.state import ClassicGroupState, GroupRequest
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard
 from ottla.broker.tests.test_consumer_hostile import stored
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire.errors import ErrorCode as E
@@ -24,22 +24,22 @@ MOST_AT_ONCE = 200
 JOINS: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], "subscribed_topic_names": ["t"]}
 
 
-def beat(epoch: int = 0, **fields: Any) -> Call:
+def beat(epoch: int = 0, **fields: Any) -> GroupRequest:
     request = hb.ConsumerGroupHeartbeatRequest("g", "new", epoch, **(fields or JOINS if epoch == 0 else fields))
-    return Call(f"beat-{epoch}", request, 1, "c", "h", "id")
+    return GroupRequest(f"beat-{epoch}", request, 1, "c", "h", "id")
 
 
-def classic(count: int = MANY, partitions: int = MANY) -> tuple[Shard, list[str]]:
+def classic(count: int = MANY, partitions: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
     """A stable classic group of so many, who share "t"."""
-    shard = Shard({"t": partitions})
+    shard = ConsumerGroupShard({"t": partitions})
     return shard, stored(shard, *([number] for number in range(count)))
 
 
-def parts(fx: Fx) -> list[Fx]:
+def parts(fx: GroupEffects) -> list[GroupEffects]:
     return list(chain([fx], fx.continuation or ()))
 
 
-def apply(shard: Shard, fx: Fx) -> int:
+def apply(shard: ConsumerGroupShard, fx: GroupEffects) -> int:
     """Have it done; gives the most records of a slice."""
     most = 0
     for part in chain([fx], fx.continuation or ()):
@@ -49,7 +49,7 @@ def apply(shard: Shard, fx: Fx) -> int:
     return most
 
 
-def converted(count: int = MANY) -> tuple[Shard, list[str]]:
+def converted(count: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
     shard, names = classic(count)
     apply(shard, shard.machine.handle(shard.now, beat()))
     return shard, names
@@ -63,7 +63,7 @@ def test_a_large_classic_group_is_converted_in_slices_and_everybody_is_in_it() -
     assert set(group.members) == {*names, "new"}
     assert {group.members[name].epoch for name in names} == {5}
     assert {n for name in names for n in group.members[name].assigned[T]} == set(range(MANY))
-    assert "g" not in shard.machine.groups.groups
+    assert "g" not in shard.machine.classic_groups.groups
     again = shard.restart().consumer
     assert (again.members, again.target, again.epoch) == (group.members, group.target, group.epoch)
 
@@ -76,11 +76,11 @@ def test_a_few_are_converted_at_once() -> None:
 
 def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
     shard, names = classic()
-    group = shard.machine.groups.groups["g"]
-    group.become(GroupState.PREPARING_REBALANCE, shard.now)
+    group = shard.machine.classic_groups.groups["g"]
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, shard.now)
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", group.members[names[0]].protocols[0][1])]
     request = j.JoinGroupRequest("g", 10_000, 30_000, names[0], None, "consumer", protocols)
-    shard.apply(shard.machine.handle(shard.now, Call("waits", request, 9, "c", "h", "id")))
+    shard.apply(shard.machine.handle(shard.now, GroupRequest("waits", request, 9, "c", "h", "id")))
     assert "waits" not in shard.answers
     told = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
     assert [(r.pending_request, r.message.error_code) for r in told if r.pending_request == "waits"] == [
@@ -105,26 +105,26 @@ def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str,
         assert not any(written)
     assert (caught.value.code, fx.records) == (code, [])
     assert [reply.pending_request for reply in fx.replies] == ["beat-0"]
-    assert "g" in shard.machine.groups.groups
+    assert "g" in shard.machine.classic_groups.groups
 
 
 def test_a_large_group_goes_back_in_slices_and_is_asked_to_come_together() -> None:
     shard, names = converted()
     most = apply(shard, shard.machine.handle(shard.now, beat(-1)))
     assert most <= MOST_AT_ONCE
-    assert shard.machine.consumer("g") is None
-    group = shard.machine.groups.groups["g"]
-    assert (set(group.members), group.state) == (set(names), GroupState.PREPARING_REBALANCE)
+    assert shard.machine.find_consumer_group("g") is None
+    group = shard.machine.classic_groups.groups["g"]
+    assert (set(group.members), group.state) == (set(names), ClassicGroupState.PREPARING_REBALANCE)
     assert all(group.members[name].protocols for name in names)
-    assert shard.restart().machine.groups.groups["g"].state is GroupState.STABLE
+    assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
 
 
 @pytest.mark.parametrize("count", [20, MANY])
 def test_where_somebodys_words_cannot_be_read_it_stays_and_goes_on_without(count: int) -> None:
     shard, names = converted(count)
     member = shard.consumer.members[names[-1]]
-    assert member.classic is not None
-    member.classic.supported_protocols[0].metadata = b""
+    assert member.classic_metadata is not None
+    member.classic_metadata.supported_protocols[0].metadata = b""
     epoch = shard.consumer.epoch
     apply(shard, shard.machine.handle(shard.now, beat(-1)))
     assert set(shard.consumer.members) == set(names)
@@ -138,7 +138,9 @@ def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: 
     gone = names[: MANY - 1]
     rows = [lg.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
     epoch, written = shard.consumer.epoch, len(shard.log)
-    fx = shard.machine.handle(shard.now, Call("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id"))
+    fx = shard.machine.handle(
+        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+    )
     assert apply(shard, fx) <= MOST_AT_ONCE
     assert shard.records(written)[0] == "3"
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({names[-1], "new"}, epoch + 1)
@@ -150,7 +152,9 @@ def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: 
 def test_the_last_of_the_new_protocol_is_taken_out_by_an_administrator(strangers: int) -> None:
     shard, names = converted(20)
     rows = [lg.MemberIdentity("new"), *[lg.MemberIdentity("nobody")] * strangers]
-    fx = shard.machine.handle(shard.now, Call("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id"))
+    fx = shard.machine.handle(
+        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+    )
     apply(shard, fx)
-    assert set(shard.machine.groups.groups["g"].members) == set(names)
+    assert set(shard.machine.classic_groups.groups["g"].members) == set(names)
     assert shard.answers["left"].members[0].error_code == E.NONE

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.coordinator.events import Fired, Loaded, Settled, Unloaded
-from ottla.broker.groups.machine import DeleteOffsets, MetadataChanged
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.state import Call, GroupState, subscribed_topics
-from ottla.broker.tests.register import E, House, Park, Register, led, with_runtime
-from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.coordinator.events import ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.groups.machine import DeleteOffsets, TopicMetadataChanged
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.state import ClassicGroupState, GroupRequest, subscribed_topics
+from ottla.broker.tests.register import (
+    E,
+    ParkRequest,
+    RegisterRuntime,
+    RegisterStateMachine,
+    start_leading,
+    with_runtime,
+)
+from ottla.broker.tests.test_classic_groups import GroupShardFixture
 from ottla.broker.tests.test_expiry import commit
 from ottla.broker.tests.test_group_rules import subscription
 from ottla.controller.image import MetadataImage
@@ -22,23 +29,23 @@ from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
 
 MANY = 2 * RECORDS_PER_STEP + 1
-JOIN_IS_OVER = Fired(("join", "g"))
+JOIN_IS_OVER = TimerExpired(("join", "g"))
 
 
-def crowd(count: int = MANY) -> tuple[Stage, list[str]]:
+def crowd(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
     """So many who have joined, before their first generation."""
-    stage = Stage(initial_rebalance_delay_ms=3000)
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     for number in range(count):
         stage.join(f"join-{number}", version=3)
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))  # they came meanwhile: it waits once more
     return stage, list(stage.group.members)
 
 
-def slices(fx: Fx) -> list[Fx]:
+def slices(fx: GroupEffects) -> list[GroupEffects]:
     return [part for part in chain([fx], fx.continuation or ()) if part.replies or part.records or part.timers]
 
 
-def all_in(count: int = MANY) -> tuple[Stage, list[str]]:
+def all_in(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
     """A generation of so many, whose assignment is awaited by all but the leader."""
     stage, members = crowd(count)
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
@@ -47,10 +54,10 @@ def all_in(count: int = MANY) -> tuple[Stage, list[str]]:
     return stage, members
 
 
-def sync_of_leader(stage: Stage, members: list[str]) -> Any:
+def sync_of_leader(stage: GroupShardFixture, members: list[str]) -> Any:
     shares = [s.SyncGroupRequestAssignment(m, m.encode()) for m in members]
     request = s.SyncGroupRequest("g", 1, members[0], None, "consumer", "range", shares)
-    return stage.machine.handle(stage.now, Call("leader", request, 5, "c", "h")).on_commit_outcome
+    return stage.machine.handle(stage.now, GroupRequest("leader", request, 5, "c", "h")).on_commit_outcome
 
 
 def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
@@ -61,8 +68,8 @@ def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
     assert sorted(r.message.member_id for r in answers) == sorted(members)
     assert {r.message.generation_id for r in answers} == {1}
     assert [len(r.message.members) for r in answers if r.message.members] == [MANY], "the leader's"
-    assert stage.group.state is GroupState.COMPLETING_REBALANCE
-    assert len(stage.group.pending_sync) == MANY
+    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    assert len(stage.group.pending_sync_members) == MANY
 
 
 def test_few_members_hear_at_once() -> None:
@@ -77,39 +84,39 @@ def test_a_coordinator_that_goes_between_two_slices_answers_the_rest(done: int) 
     fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
     assert fx.continuation is not None
     answered = [r for _ in range(done) for r in next(fx.continuation).replies]
-    answered += stage.machine.handle(stage.now, Unloaded(E.NOT_COORDINATOR)).replies
+    answered += stage.machine.handle(stage.now, ShardUnloaded(E.NOT_COORDINATOR)).replies
     assert len(answered) == len({r.pending_request for r in answered}) == MANY
 
 
 def test_an_assignment_is_given_out_in_slices() -> None:
     stage, members = all_in()
-    parts = slices(stage.machine.handle(stage.now, Settled(sync_of_leader(stage, members), E.NONE)))
+    parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
     assert len(parts) == 3
     given = {r.pending_request: r.message.assignment for part in parts for r in part.replies}
     assert given == {"leader": members[0].encode()} | {f"sync-{m}": m.encode() for m in members[1:]}
-    assert stage.group.state is GroupState.STABLE
+    assert stage.group.state is ClassicGroupState.STABLE
 
 
 def test_an_assignment_that_is_refused_is_told_in_slices() -> None:
     stage, members = all_in()
-    parts = slices(stage.machine.handle(stage.now, Settled(sync_of_leader(stage, members), E.NOT_COORDINATOR)))
+    parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NOT_COORDINATOR)))
     told = [r.message.error_code for part in parts for r in part.replies]
     assert told == [E.NOT_COORDINATOR] * MANY
-    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_who_does_not_sync_in_time_is_dropped_in_slices() -> None:
     stage, _ = crowd()
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
-    parts = slices(stage.machine.handle(stage.now, Fired(("sync", "g"))))
+    parts = slices(stage.machine.handle(stage.now, TimerExpired(("sync", "g"))))
     assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
-    assert stage.group.state is GroupState.EMPTY
+    assert stage.group.state is ClassicGroupState.EMPTY
     assert [record.value.generation for part in parts for record in part.records] == [2]  # type: ignore[union-attr]
 
 
 def test_who_did_not_come_back_is_dropped_in_slices() -> None:
     stage, members = all_in()
-    stage.apply(stage.machine.handle(stage.now, Settled(sync_of_leader(stage, members), E.NONE)))
+    stage.apply(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
     stage.join("again", members[0], version=3)
     parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
     assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
@@ -120,17 +127,19 @@ def test_who_did_not_come_back_is_dropped_in_slices() -> None:
 def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
     stage, members = all_in()
     wanted = [lg.MemberIdentity(m) for m in [*members, "stranger"]]
-    fx = stage.machine.handle(stage.now, Call("leave", lg.LeaveGroupRequest("g", "", wanted), version, "c", "h"))
+    fx = stage.machine.handle(
+        stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", "", wanted), version, "c", "h")
+    )
     [reply] = fx.replies
     parts = slices(fx)
     assert max(len(part.replies) for part in parts) <= RECORDS_PER_STEP
     assert [row.error_code for row in reply.message.members] == [E.NONE] * MANY + [E.UNKNOWN_MEMBER_ID]
-    assert stage.group.state is GroupState.EMPTY
+    assert stage.group.state is ClassicGroupState.EMPTY
 
 
 def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
     stage, members = all_in()
-    fx = stage.machine.handle(stage.now, Call("leave", lg.LeaveGroupRequest("g", members[0]), 2, "c", "h"))
+    fx = stage.machine.handle(stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", members[0]), 2, "c", "h"))
     stage.apply(fx)
     assert (stage.answers["leave"].error_code, stage.answers["leave"].members) == (E.NONE, [])
     assert len(stage.group.members) == MANY - 1
@@ -140,7 +149,7 @@ def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
 def test_what_a_large_group_reads_is_found_member_by_member() -> None:
     stage, _ = all_in()
     for member in stage.group.members.values():
-        stage.group.speak(member, [("range", subscription("t"))])
+        stage.group.set_protocols(member, [("range", subscription("t"))])
     assert sum(1 for _ in subscribed_topics(stage.group)) == MANY
     fx = stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("t", 0)]))
     assert fx.continuation is not None
@@ -150,7 +159,7 @@ def test_what_a_large_group_reads_is_found_member_by_member() -> None:
 
 @pytest.mark.parametrize("topics", [1, 3])
 def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics: int) -> None:
-    stage = Stage()
+    stage = GroupShardFixture()
     for number in range(topics):
         commit(stage, f"t{number}")
     commit(stage, "kept")
@@ -164,28 +173,28 @@ def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics
 
     gone = Counted({f"t{n}": bytes(16) for n in range(1000)})
     Counted.looks = 0
-    stage.apply(stage.machine.handle(stage.now, MetadataChanged(MetadataImage(), frozenset(gone), False, gone)))
-    assert set(stage.machine.offsets.topics("g")) == {"kept"}
+    stage.apply(stage.machine.handle(stage.now, TopicMetadataChanged(MetadataImage(), frozenset(gone), False, gone)))
+    assert set(stage.machine.offsets.group_offsets("g")) == {"kept"}
     assert 0 < Counted.looks <= topics + 1
 
 
-class Crowd(Register):
+class ParkedRequestsMachine(RegisterStateMachine):
     """Answers everybody who is parked, one a slice."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[Any]:
-        if isinstance(event, Settled | Loaded | Unloaded) or not isinstance(event, str):
+        if isinstance(event, WriteResult | ShardLoaded | ShardUnloaded) or not isinstance(event, str):
             return super().handle(now_ms, event)
         return Effects(continuation=(Effects(replies=[RequestReply(ticket, event)]) for ticket in self.parked))
 
 
 def test_answers_that_go_in_slices_leave_slice_by_slice() -> None:
-    house = House(followed=False)
-    house.runtime._machine_of = Crowd
-    led(house)
+    house = RegisterRuntime(followed=False)
+    house.runtime._machine_of = ParkedRequestsMachine
+    start_leading(house)
 
     async def story() -> None:
-        tickets = [house.runtime.ask(0, Park) for _ in range(3)]
-        house.runtime.tell("go")
+        tickets = [house.runtime.submit(0, ParkRequest) for _ in range(3)]
+        house.runtime.submit_to_all("go")
         seen = []
         while tickets[-1].answer is None:
             await trio.lowlevel.checkpoint()

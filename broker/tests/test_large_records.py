@@ -47,7 +47,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
     """Replay a record; return what the state machine got, and the work of each step."""
     batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
-    steps = list(b.replayed(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
+    steps = list(b.replay_batch(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
 
 

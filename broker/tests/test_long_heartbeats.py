@@ -12,13 +12,13 @@ import trio.testing
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde
 from ottla.broker.groups import records as gr
-from ottla.broker.groups.machine import GroupMachine, OfShare, OfStreams
+from ottla.broker.groups.machine import GroupStateMachine, ShareGroupCommand, StreamsGroupCommand
 from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.state import GroupRequest
 from ottla.broker.groups.streams.heartbeat import heartbeat as streams_heartbeat
 from ottla.broker.tests import streams_stage
 from ottla.broker.tests.consumer_stage import image_of
-from ottla.broker.tests.register import E, House, code_of, led, refusing, with_runtime
+from ottla.broker.tests.register import E, RegisterRuntime, code_of, failing_replica, start_leading, with_runtime
 from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
@@ -30,12 +30,12 @@ TOPICS = {"t": 5 * RECORDS_PER_STEP} | {f"t{number}": 1 for number in range(RECO
 
 def consumer(ticket: Any) -> Any:
     request = chb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*TOPICS], None, None, [])
-    return Call(ticket, request, 1, "c", "h")
+    return GroupRequest(ticket, request, 1, "c", "h")
 
 
 def share(ticket: Any) -> Any:
-    call = Call(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h")
-    return OfShare(ticket, partial(share_heartbeat, call=call))
+    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h")
+    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
 
 
 def streams(ticket: Any) -> Any:
@@ -43,22 +43,22 @@ def streams(ticket: Any) -> Any:
     request = sth.StreamsGroupHeartbeatRequest(
         "g", "a", 0, topology=streams_stage.PLAIN, rebalance_timeout_ms=30_000, **joins
     )
-    return OfStreams(ticket, partial(streams_heartbeat, call=Call(None, request, 0, "c", "h")))
+    return StreamsGroupCommand(ticket, partial(streams_heartbeat, call=GroupRequest(None, request, 0, "c", "h")))
 
 
-def groups() -> House:
+def groups() -> RegisterRuntime:
     """A shard of groups, alone in its ISR."""
-    house, settings = House(followed=False), streams_stage.Stage().settings
+    house, settings = RegisterRuntime(followed=False), streams_stage.StreamsGroupShard().settings
     house.runtime = CoordinatorRuntime(
         house.env,
         house.timers,
         house._failed,
         "state",
-        lambda: GroupMachine(settings, image_of(TOPICS)),
+        lambda: GroupStateMachine(settings, image_of(TOPICS)),
         Serde(gr.encode, gr.decode, gr.form),
         5000,
     )
-    return led(house)
+    return start_leading(house)
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
@@ -67,7 +67,7 @@ def test_who_waits_is_answered_once_all_is_done(joins: Any) -> None:
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = house.runtime.ask(0, joins)
+        ticket = house.runtime.submit(0, joins)
         assert ticket.answer is None, "it goes in slices"
         answer = await ticket.wait()
         assert getattr(answer, "response", answer).member_id == "a"
@@ -81,8 +81,8 @@ def test_who_waits_hears_that_the_shard_went_between_two_slices(joins: Any) -> N
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = house.runtime.ask(0, joins)
-        house.runtime.resign(house.replica)
+        ticket = house.runtime.submit(0, joins)
+        house.runtime.on_resignation(house.replica)
         assert code_of(ticket) is E.NOT_COORDINATOR
 
     with_runtime(house, story)
@@ -95,8 +95,8 @@ def test_who_waits_hears_that_the_log_refused_a_slice(joins: Any, after: int) ->
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
-        ticket = house.runtime.ask(0, joins)
+        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
+        ticket = house.runtime.submit(0, joins)
         with trio.move_on_after(60):
             await ticket.wait()
         assert code_of(ticket) is E.COORDINATOR_NOT_AVAILABLE

@@ -120,15 +120,15 @@ def directory(*partitions: tuple[str, int]) -> Any:
 def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
     """As much of a coordinator as one open transaction is."""
     txn = SimpleNamespace(
-        state=SimpleNamespace(title="Ongoing"),
+        state=SimpleNamespace(state_name="Ongoing"),
         timeout_ms=1,
         started_ms=2,
         producer_id=3,
         producer_epoch=4,
         partitions=frozenset((name, number) for name in NAMES for number in (1, 0)),
     )
-    monkeypatch.setattr(describe_transactions, "machine_of", lambda _: SimpleNamespace(seen=lambda _: txn))
-    return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_of=lambda _: None))
+    monkeypatch.setattr(describe_transactions, "state_machine_of", lambda _: SimpleNamespace(seen=lambda _: txn))
+    return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_for=lambda _: None))
 
 
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:

@@ -15,11 +15,11 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.tests.test_txn_handlers import DenyingAuthorizer, asked
-from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, begun, run
+from ottla.broker.tests.txn_node import FIRST_ID, TransactionCoordinatorNode, run, start_transaction
 from ottla.broker.tests.world import AdvancingClock, HandlerFixture, resolve
 from ottla.broker.turn import TimeSlice
-from ottla.broker.txn.adding import added
-from ottla.broker.txn.marking import _Work as Marking
+from ottla.broker.txn.adding import add_or_verify_partitions
+from ottla.broker.txn.marking import _MarkerWrites as Marking
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.log.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.apis import ApiKey
@@ -103,7 +103,7 @@ def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_o
     topics = [wm.WritableTxnMarkerTopic(ComparisonCountingName(f"t{number}"), []) for number in range(MANY)]
     request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
     response = wm.WriteTxnMarkersResponse()
-    steps = list(Marking(HandlerFixture().services).begin(request, response))
+    steps = list(Marking(HandlerFixture().services).append_all(request, response))
     assert len(steps) >= MANY
     assert len(response.markers[0].topics) == MANY
     assert len(ComparisonCountingName.compared) <= MANY
@@ -124,21 +124,21 @@ def test_markers_nobody_may_write_are_refused_in_turns() -> None:
         assert len(rows) == MANY
         assert {row.error_code for row in rows} == {E.CLUSTER_AUTHORIZATION_FAILED}
 
-    run(TxnNode(), story)
+    run(TransactionCoordinatorNode(), story)
 
 
 def test_partitions_to_be_added_are_looked_at_in_steps() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     numbers = CountingList([0, 1] * MANY)
     txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
     seen, most = 0, 0
-    for _ in added(node.stage.services, [txn], 4, lambda topic: E.NONE):
+    for _ in add_or_verify_partitions(node.stage.services, [txn], 4, lambda topic: E.NONE):
         seen, most = numbers.looked_at, max(most, numbers.looked_at - seen)
     assert most <= 2
 
 
 def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     for number in range(5):
         node.init(f"x{number}")
     producers, states = CountingList(range(FIRST_ID, FIRST_ID + MANY)), CountingList(["Empty"] * MANY)
@@ -150,8 +150,8 @@ def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
 
 
 def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
-    node = TxnNode()
-    begun(node, 0, 1)
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 1)
     request = DescribeTransactionsRequest(["x", "nobody", "x", "nobody"])
     answer: Any = describe_transactions.handle(node.stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request)
     assert [(row.transactional_id, row.error_code) for row in answer.transaction_states] == [
@@ -161,7 +161,7 @@ def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
 
 
 def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
     node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
     parts = CountingList(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))

@@ -15,14 +15,20 @@ import pytest
 from ottla.broker.groups import java_order
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.consumer import target
-from ottla.broker.groups.consumer.change import STEPS_AT_ONCE
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Names, Subscribers, count_names
-from ottla.broker.groups.modern import in_turns
-from ottla.broker.groups.state import Call
-from ottla.broker.groups.topics import Topics
+from ottla.broker.groups.consumer.change import STEPS_PER_SLICE
+from ottla.broker.groups.consumer.state import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+    SubscriptionCount,
+    SubscriptionCounts,
+    adjust_subscription_counts,
+)
+from ottla.broker.groups.modern import run_in_slices
+from ottla.broker.groups.state import GroupRequest
+from ottla.broker.groups.topics import GroupTopicMetadata
 from ottla.broker.handlers.many_names import check_subscription
-from ottla.broker.tests.consumer_stage import Shard, image_of
-from ottla.broker.tests.group_node import Node, run
+from ottla.broker.tests.consumer_stage import ConsumerGroupShard, image_of
+from ottla.broker.tests.group_node import GroupCoordinatorNode, run
 from ottla.broker.tests.test_consumer_group_handlers import JOIN, forbidding, served
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -32,11 +38,11 @@ from ottla.wire.messages import share_group_heartbeat as sb
 MANY = 2_000
 
 
-def one_by_one(names: Names, topics: frozenset[str], by_name: int, by_regex: int) -> None:
+def one_by_one(names: SubscriptionCounts, topics: frozenset[str], by_name: int, by_regex: int) -> None:
     for topic in topics:
-        old = names.get(topic, Subscribers())
-        new = Subscribers(old.by_name + by_name, old.by_regex + by_regex)
-        if new.by_name <= 0 and new.by_regex <= 0:
+        old = names.get(topic, SubscriptionCount())
+        new = SubscriptionCount(old.by_name_count + by_name, old.by_regex_count + by_regex)
+        if new.by_name_count <= 0 and new.by_regex_count <= 0:
             names.pop(topic, None)
         else:
             names[topic] = new
@@ -45,28 +51,28 @@ def one_by_one(names: Names, topics: frozenset[str], by_name: int, by_regex: int
 @pytest.mark.parametrize("seed", range(20))
 def test_topics_are_counted_together_as_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
-    ours: Names = {}
-    theirs: Names = {}
+    ours: SubscriptionCounts = {}
+    theirs: SubscriptionCounts = {}
     for _ in range(100):
         some = frozenset(rng.choices("abcdefgh", k=rng.randint(0, 6)))
         by = rng.choice([(1, 0), (-1, 0), (0, 1), (0, -1)])
-        count_names(ours, some, *by)
+        adjust_subscription_counts(ours, some, *by)
         one_by_one(theirs, some, *by)
         assert ours == theirs
 
 
 @pytest.mark.parametrize("names", [["b", "a", "B"], ["\u00e9", "e", "f"], ["\uffff", "\U00010000", "a"], []])
 def test_texts_are_sorted_as_java_sorts_them(names: list[str]) -> None:
-    assert java_order.sorted_texts(names) == sorted(names, key=lambda text: text.encode("utf-16-be"))
+    assert java_order.sort_strings(names) == sorted(names, key=lambda text: text.encode("utf-16-be"))
 
 
 @pytest.mark.parametrize("more", [0, 50])
 def test_the_hash_of_topics_does_not_hang_on_names_there_are_none_for(more: int) -> None:
-    topics = Topics(image_of({"t": 3, "u": 1, "v": 2}))
+    topics = GroupTopicMetadata(image_of({"t": 3, "u": 1, "v": 2}))
     wanted = frozenset(["t", "u", *(f"none-{number}" for number in range(more))])
     assert topics.hash_of(wanted) == topics.hash_of(["u", "t"])
     assert set(topics.ids(wanted)) == set(topics.ids(["t", "u"]))
-    assert topics.size_of(wanted) == 4
+    assert topics.total_partitions(wanted) == 4
 
 
 def calls_of(work: Any) -> int:
@@ -85,27 +91,27 @@ def calls_of(work: Any) -> int:
 
 
 def test_a_name_costs_no_call_of_python_when_it_is_decided_on_nor_when_it_is_replayed() -> None:
-    Shard().heartbeat("a", 0)  # what is loaded with the first
-    shard = Shard()
+    ConsumerGroupShard().heartbeat("a", 0)  # what is loaded with the first
+    shard = ConsumerGroupShard()
     names = ["t", *(f"none-{number}" for number in range(MANY))]
     joins = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, names, None, None, [])
     out: list[Any] = []
-    assert calls_of(lambda: out.append(shard.machine.handle(1, Call("x", joins, 1, "c", "h")))) < MANY // 4
+    assert calls_of(lambda: out.append(shard.machine.handle(1, GroupRequest("x", joins, 1, "c", "h")))) < MANY // 4
     assert calls_of(lambda: [shard.machine.replay(0, record) for record in out[0].records]) < MANY // 4
-    assert len(shard.consumer.names) == MANY + 1
+    assert len(shard.consumer.subscribed_topic_names) == MANY + 1
     member = shard.consumer.members["a"]
     again = hb.ConsumerGroupHeartbeatRequest("g", "a", member.epoch, subscribed_topic_names=names[::-1])
-    assert calls_of(lambda: out.append(shard.machine.handle(1, Call("x", again, 1, "c", "h")))) < MANY // 4
+    assert calls_of(lambda: out.append(shard.machine.handle(1, GroupRequest("x", again, 1, "c", "h")))) < MANY // 4
     assert not out[1].records
     shard.heartbeat("a", -1)
-    assert shard.consumer.names == {}
+    assert shard.consumer.subscribed_topic_names == {}
 
 
 @pytest.mark.parametrize("letters", ["abc", "aé\uffff\U00010000"])
 def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
     rng = random.Random(letters)
-    texts = {"".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(3 * java_order.SORTED_AT_ONCE)}
-    steps, count = java_order.sorting_texts(texts), 0
+    texts = {"".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(3 * java_order.MAX_SORTED_PER_STEP)}
+    steps, count = java_order.sort_strings_in_steps(texts), 0
     while True:
         try:
             next(steps)
@@ -113,8 +119,8 @@ def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
             found = end.value
             break
         count += 1
-    assert count >= len(texts) // java_order.SORTED_AT_ONCE
-    assert list(found) == list(java_order.sorted_texts(texts))
+    assert count >= len(texts) // java_order.MAX_SORTED_PER_STEP
+    assert list(found) == list(java_order.sort_strings(texts))
     assert found == texts
 
 
@@ -123,15 +129,16 @@ def joining(names: Any, member: str = "a") -> hb.ConsumerGroupHeartbeatRequest:
 
 
 def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() -> None:
-    plain, ordered = Shard(), Shard()
-    names = java_order.SortedTexts(["a", "b", "t"])
+    plain, ordered = ConsumerGroupShard(), ConsumerGroupShard()
+    names = java_order.JavaSortedStrings(["a", "b", "t"])
     told = [
-        x.machine.handle(1, Call("x", joining(y), 1, "c", "h")) for x, y in ((plain, ["t", "b", "a"]), (ordered, names))
+        x.machine.handle(1, GroupRequest("x", joining(y), 1, "c", "h"))
+        for x, y in ((plain, ["t", "b", "a"]), (ordered, names))
     ]
     assert [gr.encode(record) for record in told[0].records] == [gr.encode(record) for record in told[1].records]
     for record in told[1].records:
         ordered.machine.replay(0, record)
-    assert ordered.consumer.members["a"].names is names
+    assert ordered.consumer.members["a"].subscribed_topic_names is names
 
 
 class HashCountingName(str):
@@ -146,18 +153,18 @@ class HashCountingName(str):
 
 
 def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() -> None:
-    names: list[str] = [HashCountingName(f"none-{number}") for number in range(10 * java_order.SORTED_AT_ONCE)]
+    names: list[str] = [HashCountingName(f"none-{number}") for number in range(10 * java_order.MAX_SORTED_PER_STEP)]
     log = SimpleNamespace(settings=SimpleNamespace(max_message_bytes=2**20))
     shard = SimpleNamespace(replica=SimpleNamespace(log=log))
-    groups = SimpleNamespace(shard_of=lambda group_id: shard)
+    groups = SimpleNamespace(shard_for=lambda group_id: shard)
     context: Any = SimpleNamespace(has_authorizer=False, services=SimpleNamespace(groups=groups))
     HashCountingName.times, most = 0, 0
     for _ in check_subscription(context, "g", names):
         most, HashCountingName.times = max(most, HashCountingName.times), 0
-    assert most <= 4 * java_order.SORTED_AT_ONCE
+    assert most <= 4 * java_order.MAX_SORTED_PER_STEP
 
 
-def named(node: Node, names: list[str], each_ms: float = 5) -> Any:
+def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> Any:
     """The answer to a member that names these, each step of which takes so long."""
     out: list[Any] = []
 
@@ -177,7 +184,7 @@ SOME = ["t", *(f"none-{number}" for number in range(MANY))]
 def test_very_many_names_are_taken_in_step_by_step() -> None:
     node = served()
     assert named(node, SOME + SOME[::-1]).error_code == 0
-    member = node.groups.shard_of("g").machine.consumer("g").members["a"]  # type: ignore[attr-defined]
+    member = node.groups.shard_for("g").machine.consumer("g").members["a"]  # type: ignore[attr-defined]
     assert list(member.names) == sorted(SOME)
     assert list(member.assigned)
 
@@ -207,8 +214,8 @@ def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step(
 
     run(node, story)
     assert [answer.error_code for answer in answers] == [0, E.UNKNOWN_SERVER_ERROR]
-    member = node.groups.shard_of("g").machine.share("g").members["a"]  # type: ignore[attr-defined]
-    assert type(member.names) is java_order.SortedTexts
+    member = node.groups.shard_for("g").machine.share("g").members["a"]  # type: ignore[attr-defined]
+    assert type(member.names) is java_order.JavaSortedStrings
     assert list(member.names) == sorted(SOME[1:])
 
 
@@ -219,9 +226,11 @@ def test_a_target_of_very_many_topics_is_computed_in_slices_whoever_wants_which(
     group = ConsumerGroup("g")
     for number in range(16):
         names = frozenset(name for at, name in enumerate(topics) if not differ or at % 16 != number)
-        group.members[f"m{number}"] = Member(f"m{number}", names=names)
-    plan = target.plan(group, 2, group.members["m0"], homogeneous=not differ, name=assignor)
-    work = in_turns(target.compute(plan, Topics(image_of(dict.fromkeys(topics, 1)))), repeat(STEPS_AT_ONCE))
+        group.members[f"m{number}"] = ConsumerGroupMember(f"m{number}", subscribed_topic_names=names)
+    plan = target.capture_input(group, 2, group.members["m0"], homogeneous=not differ, name=assignor)
+    work = run_in_slices(
+        target.compute_targets(plan, GroupTopicMetadata(image_of(dict.fromkeys(topics, 1)))), repeat(STEPS_PER_SLICE)
+    )
     calls = []
     while calls[-1:] != [1]:
         calls.append(calls_of(lambda: next(work, None)))

@@ -9,14 +9,14 @@ import itertools
 import pytest
 import trio
 
-from ottla.broker.tests.register import Refusing
-from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
+from ottla.broker.tests.register import FailingReplica
+from ottla.broker.tests.txn_node import FIRST_ID, TransactionCoordinatorNode, run, wait_until_idle
 from ottla.broker.tests.world import NOW_MS, run_virtual
 from ottla.broker.txn import markers
 from ottla.broker.txn import records as tr
-from ottla.broker.txn.coordinator import machine_of
+from ottla.broker.txn.coordinator import state_machine_of
 from ottla.broker.txn.records import TransactionRecord
-from ottla.broker.txn.state import S, Transaction, TransactionState
+from ottla.broker.txn.state import S, TransactionMetadata, TransactionState
 from ottla.log.machine import RECORDS_PER_STEP
 from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
@@ -26,36 +26,38 @@ MANY = 1_100
 A_TURN = 200
 
 
-def written(node: TxnNode, state: TransactionState, *numbers: int, committed: bool = True) -> None:
+def written(node: TransactionCoordinatorNode, state: TransactionState, *numbers: int, committed: bool = True) -> None:
     """The log has as many transactions in a state, long over time, and is read."""
     parts = frozenset(("t", number) for number in numbers)
     items = []
     for number in range(MANY):
-        txn = Transaction(number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_version=2)
+        txn = TransactionMetadata(
+            number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_transaction_version=2
+        )
         key, value = tr.encode(TransactionRecord(f"x-{number}", txn), 2)
         items.append(r.NewRecord(key, value, NOW_MS))
     node.replica.append(bytearray(r.build_batch(items)), NOW_MS, AppendOrigin.COORDINATOR)
     if committed:
         node.replica.log.set_high_watermark(node.replica.log.log_end_offset)
-    node.transactions.lead(node.replica)
+    node.transactions.on_election(node.replica)
 
 
-def letters(node: TxnNode) -> int:
+def letters(node: TransactionCoordinatorNode) -> int:
     """Transactions whose markers are to be sent, and were not looked at yet."""
     return len(node.transactions._markers._inbox)
 
 
 def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> None:
-    node = TxnNode(followed=True, led=False)
+    node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.ONGOING, 0)
 
     async def story() -> None:
         await trio.sleep(11)
-        assert len(node.machine.pending) == MANY
+        assert len(node.machine.pending_transitions) == MANY
         node.commit_log()
         assert letters(node) <= A_TURN
-        while node.machine.pending:
-            await settled()
+        while node.machine.pending_transitions:
+            await wait_until_idle()
             node.commit_log()
         assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
 
@@ -63,14 +65,14 @@ def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> No
 
 
 def test_of_those_that_a_coordinator_takes_over_too() -> None:
-    node = TxnNode(followed=True, led=False)
+    node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, 0)
-    machine = machine_of(next(iter(node.transactions._runtime)))
+    machine = state_machine_of(next(iter(node.transactions._runtime)))
     seen: list[tuple[int, int]] = []
 
     async def watch() -> None:
         while True:
-            seen.append((len(machine.pending), letters(node)))
+            seen.append((len(machine.pending_transitions), letters(node)))
             await trio.lowlevel.checkpoint()
 
     async def main() -> None:
@@ -78,7 +80,7 @@ def test_of_those_that_a_coordinator_takes_over_too() -> None:
             nursery.start_soon(watch)
             nursery.start_soon(node.transactions.run)
             nursery.start_soon(node.timers.run)
-            while not node.marked or node.machine.pending:
+            while not node.marked or node.machine.pending_transitions:
                 node.commit_log()
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
@@ -91,24 +93,24 @@ def test_of_those_that_a_coordinator_takes_over_too() -> None:
 
 
 def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() -> None:
-    node = TxnNode(followed=True, led=False)
+    node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, committed=False)
 
     async def story() -> None:
-        await settled()
-        shard = node.transactions.shard_of("x")
-        shard.replica = Refusing(node.replica, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS), 2)  # type: ignore[assignment]
+        await wait_until_idle()
+        shard = node.transactions.shard_for("x")
+        shard.replica = FailingReplica(node.replica, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS), 2)  # type: ignore[assignment]
         node.commit_log()
-        shard.advance()
-        await settled()
+        shard.on_high_watermark_updated()
+        await wait_until_idle()
         shard.replica = node.replica
         node.commit_log()
-        await settled()
-        assert len(node.machine.pending) == MANY - 2 * A_TURN
+        await wait_until_idle()
+        assert len(node.machine.pending_transitions) == MANY - 2 * A_TURN
         await trio.sleep(1)
         node.commit_log()
-        await settled()
-        assert node.machine.pending == {}
+        await wait_until_idle()
+        assert node.machine.pending_transitions == {}
         assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
 
     run(node, story)
@@ -117,8 +119,8 @@ def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() ->
 def test_the_partitions_of_one_transaction_go_in_several_requests_where_they_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(markers, "PARTITIONS_AT_ONCE", 2)
-    node = TxnNode()
+    monkeypatch.setattr(markers, "MAX_PARTITIONS_PER_REQUEST", 2)
+    node = TransactionCoordinatorNode()
     node.codes["t", 1] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     names = ("x", "y")
     for number, name in enumerate(names):

@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.tests.group_node import UNKNOWN_ID, Node, codes, run
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.machine import CommitOffsets
+from ottla.broker.groups.offsets import OffsetToCommit
+from ottla.broker.tests.group_node import UNKNOWN_ID, GroupCoordinatorNode, codes, run
 from ottla.broker.tests.world import as_decoded, topic_id_of
 from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.image import MetadataImage, TopicImage
@@ -44,7 +44,7 @@ NONE_ROW = (-1, -1, "", 0)
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
 def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: int) -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     node.commit(partition=1)
     answer = node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 1, 0, 1, 99))
     topics = answer.topics if version < 8 else answer.groups[0].topics
@@ -54,7 +54,7 @@ def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: i
 
 
 def test_an_id_nobody_knows_is_answered_last() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     node.commit()
     topics = [of.OffsetFetchRequestTopics("", UNKNOWN_ID, [7]), of.OffsetFetchRequestTopics("", topic_id_of("t"), [0])]
     request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=topics)])
@@ -65,7 +65,7 @@ def test_an_id_nobody_knows_is_answered_last() -> None:
 
 @pytest.mark.parametrize(("version", "names"), [(9, ["gone", "t"]), (10, ["t"])])
 def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(version: int, names: list[str]) -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     node.commit(partition=0)
     node.commit(partition=2)
     node.commit(topic="gone")
@@ -80,25 +80,25 @@ def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(
 
 
 def test_a_position_of_an_earlier_topic_of_that_name_is_none() -> None:
-    node = Node()
-    new = [NewOffset("t", UNKNOWN_ID, 0, 5, 3, ""), NewOffset("t", bytes(16), 1, 6, 3, "")]
-    node.groups.ask("g", lambda own: Commit(own, "g", "", None, -1, -1, new, 9))
+    node = GroupCoordinatorNode()
+    new = [OffsetToCommit("t", UNKNOWN_ID, 0, 5, 3, ""), OffsetToCommit("t", bytes(16), 1, 6, 3, "")]
+    node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
     answer = node.ask(ApiKey.OFFSET_FETCH, 8, fetch(8, 0, 1))
     assert [row[2] for row in rows(answer.groups[0].topics)] == [-1, 6], "one without an id is believed"
 
 
 @pytest.mark.parametrize(("version", "top", "each"), [(1, E.NOT_COORDINATOR, True), (2, E.NOT_COORDINATOR, False)])
 def test_who_is_not_the_coordinator_says_so(version: int, top: E, each: bool) -> None:
-    answer = Node(led=False).ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0, 1))
+    answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0, 1))
     assert answer.error_code == top
     assert [row[1:] for row in rows(answer.topics)] == ([(n, -1, -1, "", top) for n in (0, 1)] if each else [])
-    answer = Node(led=False).ask(ApiKey.OFFSET_FETCH, 8, fetch(8, 0))
+    answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, 8, fetch(8, 0))
     assert (answer.groups[0].error_code, answer.groups[0].topics) == (top, [])
 
 
 @pytest.mark.parametrize("version", [5, 9])
 def test_what_is_read_is_told_once_it_is_committed(version: int) -> None:
-    node = Node(followed=True)
+    node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
         node.commit()
@@ -122,7 +122,7 @@ def test_what_is_read_is_told_once_it_is_committed(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 5, 9])
 def test_what_is_not_committed_in_time_is_not_told(version: int) -> None:
-    node = Node(followed=True)
+    node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
         node.commit()
@@ -145,7 +145,7 @@ def commit_topic(name: str, *partitions: int, metadata: str = "", topic_id: byte
 
 
 def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     request = commit_request(
         commit_topic("t", 0, 99), commit_topic("unheard", 0), commit_topic("t", 1), commit_topic("t", 2)
     )
@@ -154,14 +154,14 @@ def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None
         ("t", [(99, E.UNKNOWN_TOPIC_OR_PARTITION), (0, 0), (1, 0), (2, 0)]),
         ("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)]),
     ]
-    offsets = machine_of(node.groups.shard_of("g")).offsets
+    offsets = state_machine_of(node.groups.shard_for("g")).offsets
     stored = offsets.get("g", "t", 1)
     assert stored is not None
     assert (stored.offset, stored.leader_epoch, stored.topic_id) == (41, 3, topic_id_of("t"))
 
 
 def test_from_v10_topics_are_told_apart_by_id() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     request = commit_request(commit_topic("", 0, topic_id=topic_id_of("t")), commit_topic("", 0, topic_id=UNKNOWN_ID))
     answer = node.ask(ApiKey.OFFSET_COMMIT, 10, request)
     assert [(t.topic_id, t.partitions[0].error_code) for t in answer.topics] == [
@@ -184,14 +184,14 @@ def test_from_v10_topics_are_told_apart_by_id() -> None:
 def test_metadata_is_measured_in_utf16_and_the_groups_verdict_comes_first(
     metadata: str, generation: int, code: E
 ) -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     request = commit_request(commit_topic("t", 0, metadata=metadata), generation=generation)
     assert codes(node.ask(ApiKey.OFFSET_COMMIT, 9, request)) == [("t", [(0, code)])]
-    assert (machine_of(node.groups.shard_of("x")).offsets.get("g", "t", 0) is not None) is (code is E.NONE)
+    assert (state_machine_of(node.groups.shard_for("x")).offsets.get("g", "t", 0) is not None) is (code is E.NONE)
 
 
 def test_where_nothing_is_known_nobody_is_asked() -> None:
-    node = Node(led=False)
+    node = GroupCoordinatorNode(led=False)
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("unheard", 0)))
     assert codes(answer) == [("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)])]
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("t", 0)))
@@ -200,7 +200,7 @@ def test_where_nothing_is_known_nobody_is_asked() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     many = 20 * RECORDS_PER_STEP
     image = node.stage.hosted.image
     topic = TopicImage("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
@@ -234,14 +234,14 @@ def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) 
 
 
 def test_positions_are_deleted_and_each_partition_is_answered() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     node.commit(partition=0)
     node.commit(partition=1)
     parts = [od.OffsetDeleteRequestPartition(n) for n in (0, 99)]
     request = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("t", parts)])
     answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
     assert codes(answer) == [("t", [(0, 0), (99, E.UNKNOWN_TOPIC_OR_PARTITION)])]
-    assert list(machine_of(node.groups.shard_of("g")).offsets.of_topic("g", "t")) == [1]
+    assert list(state_machine_of(node.groups.shard_for("g")).offsets.topic_offsets("g", "t")) == [1]
     request.group_id = "nobody"
     answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
     assert (answer.error_code, answer.topics) == (E.GROUP_ID_NOT_FOUND, [])
@@ -250,18 +250,18 @@ def test_positions_are_deleted_and_each_partition_is_answered() -> None:
 
 
 def test_positions_go_with_their_topic_and_others_of_that_name_stay() -> None:
-    node = Node()
+    node = GroupCoordinatorNode()
     new = [
-        NewOffset("t", topic_id_of("t"), 0, 5, 3, ""),
-        NewOffset("t", UNKNOWN_ID, 1, 5, 3, ""),
-        NewOffset("t", bytes(16), 2, 5, 3, ""),
+        OffsetToCommit("t", topic_id_of("t"), 0, 5, 3, ""),
+        OffsetToCommit("t", UNKNOWN_ID, 1, 5, 3, ""),
+        OffsetToCommit("t", bytes(16), 2, 5, 3, ""),
     ]
-    node.groups.ask("g", lambda own: Commit(own, "g", "", None, -1, -1, new, 9))
+    node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
     node.commit(topic="other")
     topic = node.stage.hosted.image.topics["t"]
     node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, topic, frozenset({1}))}))
-    offsets = machine_of(node.groups.shard_of("g")).offsets
-    assert len(offsets.of_topic("g", "t")) == 3
+    offsets = state_machine_of(node.groups.shard_for("g")).offsets
+    assert len(offsets.topic_offsets("g", "t")) == 3
     node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, None, frozenset())}))
-    assert list(offsets.of_topic("g", "t")) == [1], "O onTopicsDeleted: the deleted id, or none"
-    assert list(offsets.of_topic("g", "other")) == [0]
+    assert list(offsets.topic_offsets("g", "t")) == [1], "O onTopicsDeleted: the deleted id, or none"
+    assert list(offsets.topic_offsets("g", "other")) == [0]

@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.machine import OfShare
+from ottla.broker.groups.machine import ShareGroupCommand
 from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
-from ottla.broker.groups.state import Call
-from ottla.broker.tests.register import E, refusing, with_runtime
+from ottla.broker.groups.state import GroupRequest
+from ottla.broker.tests.register import E, failing_replica, with_runtime
 from ottla.broker.tests.test_long_heartbeats import groups, streams
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
@@ -24,12 +24,12 @@ LONGEST_SESSION_S = 50
 def consumer(ticket: Any, epoch: int = 0) -> Any:
     names = ["t"] if epoch == 0 else None
     request = chb.ConsumerGroupHeartbeatRequest("g", "a", epoch, None, None, 30_000, names, None, None, [])
-    return Call(ticket, request, 1, "c", "h")
+    return GroupRequest(ticket, request, 1, "c", "h")
 
 
 def share(ticket: Any) -> Any:
-    call = Call(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
-    return OfShare(ticket, partial(share_heartbeat, call=call))
+    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
+    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
@@ -38,11 +38,11 @@ def test_who_is_gone_while_the_log_takes_nothing_is_let_go_once_it_does(joins: A
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await house.runtime.ask(0, joins).wait()
+        await house.runtime.submit(0, joins).wait()
         shard, replica = house.shard, house.shard.replica
         machine: Any = shard.machine
-        (group,) = (*machine.every_consumer(), *machine.every_share(), *machine.every_streams_group())
-        shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        (group,) = (*machine.list_consumer_groups(), *machine.list_share_groups(), *machine.list_streams_groups())
+        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         assert list(group.members) == ["a"]
         shard.replica = replica
@@ -57,16 +57,16 @@ def test_who_is_heard_of_meanwhile_stays() -> None:
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        joined = await house.runtime.ask(0, consumer).wait()
+        joined = await house.runtime.submit(0, consumer).wait()
         shard, replica = house.shard, house.shard.replica
         machine: Any = shard.machine
-        shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         shard.replica = replica
-        await house.runtime.ask(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
+        await house.runtime.submit(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
         await trio.sleep(LONGEST_SESSION_S - 20)
-        assert list(machine.consumer("g").members) == ["a"]
+        assert list(machine.find_consumer_group("g").members) == ["a"]
         await trio.sleep(20)
-        assert list(machine.consumer("g").members) == []
+        assert list(machine.find_consumer_group("g").members) == []
 
     with_runtime(house, story)

@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.expiry import sweep
+from ottla.broker.groups.expiry import expire_groups_and_offsets
 from ottla.broker.groups.machine import DeleteGroup, DeleteOffsets
 from ottla.broker.tests.group_node import run
-from ottla.broker.tests.pending_node import House
+from ottla.broker.tests.pending_node import PendingOffsetsNode
 from ottla.wire.errors import ErrorCode as E
 
 
-class Order(NamedTuple):
+class PendingOffsetCase(NamedTuple):
     """What is committed: ``a`` and ``b`` within transactions, ``p`` plainly; capitals are the ends."""
 
     what: str
@@ -23,20 +23,20 @@ class Order(NamedTuple):
 
 
 ORDERS = [
-    Order("aA", 1),
-    Order("aAbB", 2),
-    Order("abAB", 2),
-    Order("abBA", 2),
-    Order("apA", 9),
-    Order("paA", 1),
-    Order("abApB", 9),
+    PendingOffsetCase("aA", 1),
+    PendingOffsetCase("aAbB", 2),
+    PendingOffsetCase("abAB", 2),
+    PendingOffsetCase("abBA", 2),
+    PendingOffsetCase("apA", 9),
+    PendingOffsetCase("paA", 1),
+    PendingOffsetCase("abApB", 9),
 ]
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("again", [True, False])
-def test_fact_155_the_position_whose_record_lies_furthest_counts(order: Order, *, again: bool) -> None:
-    house = House()
+def test_fact_155_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase, *, again: bool) -> None:
+    house = PendingOffsetsNode()
     whose = {"a": 1, "b": 2}
 
     async def story() -> None:
@@ -56,11 +56,11 @@ def test_fact_155_the_position_whose_record_lies_furthest_counts(order: Order, *
 
 
 def test_fact_155_a_tombstone_takes_what_is_pending_along() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         await house.txn_commit(5)
-        ticket = house.groups.ask("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
+        ticket = house.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
         assert ticket.answer == set()
         assert await house.fetch(stable=True) == (-1, 0)
         await house.end()
@@ -70,11 +70,11 @@ def test_fact_155_a_tombstone_takes_what_is_pending_along() -> None:
 
 
 def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         await house.txn_commit(5)
-        assert house.groups.ask("g", lambda own: DeleteGroup(own, "g")).answer == E.NONE
+        assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == E.NONE
         assert not house.machine.offsets.pending.has("g")
         await house.end()
         assert await house.fetch(stable=True) == (-1, 0)
@@ -83,16 +83,20 @@ def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
 
 
 def test_fact_157_what_is_pending_keeps_a_position_and_its_group() -> None:
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
         house.commit(offset=2)
         await house.txn_commit(5)
         machine = house.machine
         later = house.stage.env.now_ms() + 10**9
-        assert not [r for r in sweep(machine.groups, machine.offsets, 1000, later) if r is not None]
+        assert not [
+            r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
+        ]
         await house.end(commits=False)
-        gone = [r for r in sweep(machine.groups, machine.offsets, 1000, later) if r is not None]
+        gone = [
+            r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
+        ]
         assert len(gone) == 2, "the position, then the group"
 
     run(house, story)
@@ -100,12 +104,12 @@ def test_fact_157_what_is_pending_keeps_a_position_and_its_group() -> None:
 
 def test_fact_154_a_consumer_groups_member_commits_in_its_epoch_and_older_producers_without() -> None:
     from ottla.broker.groups.consumer.state import ConsumerGroup
-    from ottla.broker.groups.consumer.state import Member as Consumer
+    from ottla.broker.groups.consumer.state import ConsumerGroupMember as Consumer
 
-    house = House()
+    house = PendingOffsetsNode()
 
     async def story() -> None:
-        group = house.machine.consumers.groups["g"] = ConsumerGroup("g")
+        group = house.machine.consumer_groups.groups["g"] = ConsumerGroup("g")
         group.members["m"] = Consumer("m", epoch=4)
         assert await house.txn_commit(generation=3, member="m") == E.ILLEGAL_GENERATION
         assert await house.txn_commit(generation=5, member="m") == E.ILLEGAL_GENERATION
@@ -115,8 +119,16 @@ def test_fact_154_a_consumer_groups_member_commits_in_its_epoch_and_older_produc
         later = house.stage.env.now_ms() + 10**9
         machine = house.machine
         group.members.clear()
-        assert not [x for x in sweep(machine.groups, machine.offsets, 1000, later, [group]) if x is not None]
+        assert not [
+            x
+            for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
+            if x is not None
+        ]
         await house.end(commits=False)
-        assert [x for x in sweep(machine.groups, machine.offsets, 1000, later, [group]) if x is not None]
+        assert [
+            x
+            for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
+            if x is not None
+        ]
 
     run(house, story)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ottla.broker.groups import promised as p
 from ottla.broker.groups.machine import DeleteGroup
-from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.tests.test_classic_groups import GroupShardFixture
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import join_group as j
 
 LONGEST = "x" * 32_000
 
 
-def ask(stage: Stage, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
+def ask(stage: GroupShardFixture, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
     protocols = [j.JoinGroupRequestProtocol("range", b"")]
     request = j.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
     answer = stage.send(ticket, request, client=client)
@@ -19,12 +19,14 @@ def ask(stage: Stage, ticket: str, group: str = "g", client: str = LONGEST, memb
     return "" if answer is None else str(answer.member_id)
 
 
-def kept_chars(stage: Stage) -> int:
-    return sum(len(member) for group in stage.machine.groups.groups.values() for member in group.pending)
+def kept_chars(stage: GroupShardFixture) -> int:
+    return sum(
+        len(member) for group in stage.machine.classic_groups.groups.values() for member in group.pending_join_members
+    )
 
 
-def stage_with_long_sessions() -> Stage:
-    return Stage(max_session_timeout_ms=1_800_000)
+def stage_with_long_sessions() -> GroupShardFixture:
+    return GroupShardFixture(max_session_timeout_ms=1_800_000)
 
 
 def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
@@ -32,12 +34,12 @@ def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
     for number in range(200):
         ask(stage, f"{number}")
         stage.wait(1)
-    assert kept_chars(stage) <= p.MOST_OF_GROUP_CHARS
+    assert kept_chars(stage) <= p.MAX_GROUP_CHARS
     for number in range(400):
         ask(stage, f"group {number}", f"g{number % 20}")
         stage.wait(1)
-    assert p.MOST_CHARS // 2 < kept_chars(stage) <= p.MOST_CHARS
-    assert len(stage._armed) < 2 * p.MOST_CHARS // len(LONGEST), "nor are their timers"
+    assert p.MAX_CHARS // 2 < kept_chars(stage) <= p.MAX_CHARS
+    assert len(stage._armed) < 2 * p.MAX_CHARS // len(LONGEST), "nor are their timers"
 
 
 def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
@@ -58,8 +60,8 @@ def test_a_thousand_consumers_that_come_at_once_all_get_in() -> None:
     for number, member_id in enumerate(ids):
         ask(stage, f"back {number}", client="consumer-of-a-service-1", member=member_id)
     stage.wait(1)
-    assert len(stage.machine.groups.groups["g"].members) == 1000
-    assert stage.machine.groups._promised._chars == 0
+    assert len(stage.machine.classic_groups.groups["g"].members) == 1000
+    assert stage.machine.classic_groups._pending_member_ids._chars == 0
 
 
 def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
@@ -69,7 +71,7 @@ def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
     for number in range(100):
         ask(stage, f"{number}")
         stage.wait(1)
-    assert member in stage.machine.groups.groups["g"].members
+    assert member in stage.machine.classic_groups.groups["g"].members
 
 
 def test_a_promise_is_forgotten_in_time_though_a_group_of_that_name_was_made_anew() -> None:
@@ -79,9 +81,9 @@ def test_a_promise_is_forgotten_in_time_though_a_group_of_that_name_was_made_ane
     stage.wait(1_000_000)
     ask(stage, "new", client="c")
     stage.wait(900_000)
-    assert len(stage.machine.groups._promised._all) == 1
+    assert len(stage.machine.classic_groups._pending_member_ids._all) == 1
     stage.wait(1_000_000)
-    assert stage.machine.groups._promised._all == {}
+    assert stage.machine.classic_groups._pending_member_ids._all == {}
 
 
 def test_a_promise_whose_group_is_deleted_is_forgotten_when_its_time_is_over() -> None:
@@ -89,6 +91,6 @@ def test_a_promise_whose_group_is_deleted_is_forgotten_when_its_time_is_over() -
     for number in range(20):
         ask(stage, f"{number}", f"g{number}")
         stage.apply(stage.machine.handle(stage.now, DeleteGroup(f"delete {number}", f"g{number}")))
-    assert stage.machine.groups.groups == {}
+    assert stage.machine.classic_groups.groups == {}
     stage.wait(1_800_000)
-    assert stage.machine.groups._promised._chars == 0, "else they would crowd out those of others"
+    assert stage.machine.classic_groups._pending_member_ids._chars == 0, "else they would crowd out those of others"

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
+from ottla.broker.groups.settings import (
+    read_consumer_group_settings,
+    read_share_group_settings,
+    read_streams_group_settings,
+)
 from ottla.broker.handlers import describe_configs
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, ReplicationQuota
-from ottla.broker.share.group_rules import ShareGroupRules
+from ottla.broker.share.group_rules import ShareGroupConfigProvider
 from ottla.broker.tests.world import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, canonical_value, check_value
 from ottla.controller.draft import ImageBuilder
@@ -115,16 +119,19 @@ class NoEnv:
 def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
     key, config = GROUP_KEYS[name], NodeConfig()
     bounded = {
-        **consumer_settings(config).intervals,
-        **share_settings(config).intervals,
-        **streams_settings(config).bounded,
+        **read_consumer_group_settings(config).intervals,
+        **read_share_group_settings(config).intervals,
+        **read_streams_group_settings(config).bounded_settings,
     }
 
     def read(text: str) -> list[Any]:
         image = image_with(m.ConfigRecord(RESOURCE_GROUP, "g", name, text))
-        rules = ShareGroupRules(NoEnv(), config, lambda: image)  # type: ignore[arg-type]
-        out: list[Any] = [rules.limits("g"), rules.reads_committed("g"), rules._text("g", name)]
-        return [*out, *([bounded[name].of(image.config(RESOURCE_GROUP, "g")[name])] if name in bounded else [])]
+        rules = ShareGroupConfigProvider(NoEnv(), config, lambda: image)  # type: ignore[arg-type]
+        out: list[Any] = [rules.limits("g"), rules.is_read_committed("g"), rules._text("g", name)]
+        return [
+            *out,
+            *([bounded[name].effective_value(image.config(RESOURCE_GROUP, "g")[name])] if name in bounded else []),
+        ]
 
     assert values_of(key)
     for value in values_of(key):

@@ -8,21 +8,21 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.coordinator.errors import told
-from ottla.broker.coordinator.events import Settled, Unloaded
-from ottla.broker.coordinator.shard import TURNS_AT_ONCE, State
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.errors import to_client_error
+from ottla.broker.coordinator.events import ShardUnloaded, WriteResult
+from ottla.broker.coordinator.shard import MAX_EVENTS_PER_PASS, CoordinatorState
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.tests.register import (
     E,
-    House,
-    Look,
-    Many,
     Pair,
-    Park,
-    Promise,
+    ParkRequest,
+    PutAndCount,
+    PutManyInSlices,
+    PutWithResult,
+    RegisterRuntime,
     code_of,
-    led,
-    refusing,
+    failing_replica,
+    start_leading,
     with_runtime,
 )
 from ottla.log.machine import RECORDS_PER_STEP
@@ -33,12 +33,12 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
     first, second = house.put(("a", "1")), house.put(("b", "2"))
     assert house.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
     assert (first.answer, second.answer) == (None, None)
     house.replica.log.set_high_watermark(1)
-    house.runtime.advance(house.replica)
+    house.runtime.on_high_watermark_updated(house.replica)
     assert (first.answer, second.answer) == ("put", None)
     assert len(house.timers._armed) == 1
     house.commit()
@@ -47,11 +47,11 @@ def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
 
 
 def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
-    assert led(House(followed=False)).put(("a", "1")).answer == "put"
+    assert start_leading(RegisterRuntime(followed=False)).put(("a", "1")).answer == "put"
 
 
 def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
     look = house.put()
     assert look.answer is None
@@ -61,22 +61,24 @@ def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() 
 
 
 def test_what_hangs_on_nothing_is_answered_in_the_same_turn() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
-    assert house.runtime.ask(0, lambda t: Look(t, [])).answer == "1 values", "nothing is committed"
-    house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    assert house.runtime.ask(0, lambda t: Look(t, [("b", "2")])).answer == "1 values", "whatever becomes of the records"
+    assert house.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
+    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    assert house.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
+        "whatever becomes of the records"
+    )
 
 
 def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
-    house = House()
-    house.greeted = Ticket()
-    assert led(house).shard.state is State.ACTIVE
+    house = RegisterRuntime()
+    house.greeted = PendingBrokerRequest()
+    assert start_leading(house).shard.state is CoordinatorState.ACTIVE
     assert house.greeted.answer == "loaded"
 
 
 def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
-    house = led(House(followed=False, base_sequence=-1))
+    house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
     house.put(("a", "1"))
     assert {h.base_sequence for h, _ in house.replica.log.batches(0)} == {-1}
 
@@ -97,53 +99,53 @@ def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
     ],
 )
 def test_fact_107_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
-    assert told(error) is heard
-    house = led(House())
-    house.shard.replica = refusing(house, ProtocolError(error))
+    assert to_client_error(error) is heard
+    house = start_leading(RegisterRuntime())
+    house.shard.replica = failing_replica(house, ProtocolError(error))
     assert code_of(house.put(("a", "1"))) is heard
     assert house.machine.values == {}, "nothing was replayed, so nothing is rolled back"
 
 
 def test_a_failed_disk_is_told_and_answered() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
     error = OSError(5, "gone")
-    house.shard.replica = refusing(house, error)
+    house.shard.replica = failing_replica(house, error)
     assert code_of(house.put(("a", "1"))) is E.NOT_COORDINATOR
     assert house.failures == [(error, house.replica.log)]
 
 
 def test_a_failed_disk_that_takes_the_partition_along_answers_each_once() -> None:
-    house = led(House())
-    parked = house.runtime.ask(0, Park)
+    house = start_leading(RegisterRuntime())
+    parked = house.runtime.submit(0, ParkRequest)
     held = house.put(("a", "1"))
     shard = house.shard
-    shard.replica = refusing(house, OSError(5, "gone"))
+    shard.replica = failing_replica(house, OSError(5, "gone"))
     house.on_failure = shard.unload
-    promised = house.runtime.ask(0, lambda ticket: Promise(ticket, [("b", "2")]))
+    promised = house.runtime.submit(0, lambda ticket: PutWithResult(ticket, [("b", "2")]))
     assert code_of(held) is E.NOT_COORDINATOR
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert promised.answer == ("settled", E.NOT_COORDINATOR)
-    assert [type(e) for e in house.machine.heard].count(Unloaded) == 1
+    assert [type(e) for e in house.machine.heard].count(ShardUnloaded) == 1
 
 
 def test_what_hangs_on_a_record_is_handed_back_when_it_is_committed() -> None:
-    house = led(House())
-    ticket = house.runtime.ask(0, lambda t: Promise(t, [("a", "1")]))
+    house = start_leading(RegisterRuntime())
+    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert ticket.answer is None
     house.commit()
     assert ticket.answer == ("settled", E.NONE)
 
 
 def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
-    house = led(House())
-    house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    ticket = house.runtime.ask(0, lambda t: Promise(t, [("a", "1")]))
+    house = start_leading(RegisterRuntime())
+    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
 def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: int) -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
 
     async def story() -> None:
         held = house.put(("a", "1"))
@@ -163,11 +165,11 @@ def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: in
 
 
 def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
 
     async def story() -> None:
         early = house.put(("a", "1"))
-        promise = house.runtime.ask(0, lambda t: Promise(t, [("b", "2")]))
+        promise = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "2")]))
         await trio.sleep(2)
         late = house.put(("c", "3"))
         await trio.sleep(2.999)
@@ -186,7 +188,7 @@ def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() ->
 
 
 def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
 
     async def story() -> None:
         first = house.put(("a", "1"))
@@ -202,7 +204,7 @@ def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
 
 
 def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
-    house = led(House(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
+    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
     assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
     batches = list(house.replica.log.batches(0))
     assert len(batches) > 2
@@ -218,25 +220,25 @@ def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused(
 @pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
 def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None:
     limit = 61 + 2 * (21 + 79)
-    house = led(House(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
+    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
     house.put(pair, pair)
     assert len(list(house.replica.log.batches(0))) == batches
 
 
 def test_records_are_replayed_at_their_offsets() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
     house.put(("a", "1"), ("b", "1"), ("c", "1"))
     house.put(("a", "2"), ("b", "2"))
     assert house.machine.offsets == [0, 1, 2, 3, 4]
 
 
 def test_what_is_queued_is_worked_off_in_slices_too() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP))
-        tickets = [house.put(("a", "1")) for _ in range(10 * TURNS_AT_ONCE)]
+        house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        tickets = [house.put(("a", "1")) for _ in range(10 * MAX_EVENTS_PER_PASS)]
         turns = 0
         while tickets[-1].answer is None:
             turns += 1
@@ -247,12 +249,12 @@ def test_what_is_queued_is_worked_off_in_slices_too() -> None:
 
 
 def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
         house.put(("a", "1"))
-        parked = house.runtime.ask(0, Park)
+        parked = house.runtime.submit(0, ParkRequest)
         house.write(b"foreign")
         assert code_of(house.put(("b", "2"))) is E.NOT_COORDINATOR
         assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
@@ -268,10 +270,10 @@ def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> N
 
 
 def test_what_was_read_is_told_once_it_is_committed() -> None:
-    house = led(House())
-    assert house.shard.read() is None
+    house = start_leading(RegisterRuntime())
+    assert house.shard.read_barrier() is None
     house.put(("a", "1"))
-    ticket = house.shard.read()
+    ticket = house.shard.read_barrier()
     assert ticket is not None
     assert ticket.answer is None
     house.commit()
@@ -280,10 +282,10 @@ def test_what_was_read_is_told_once_it_is_committed() -> None:
 
 
 def test_a_reader_hears_that_the_coordinator_went() -> None:
-    house = led(House())
+    house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
-    ticket = house.shard.read()
-    house.runtime.resign(house.replica)
+    ticket = house.shard.read_barrier()
+    house.runtime.on_resignation(house.replica)
     assert ticket is not None
     assert code_of(ticket) is E.NOT_COORDINATOR
 
@@ -292,7 +294,7 @@ def test_a_reader_hears_that_the_coordinator_went() -> None:
 
 
 def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
@@ -306,7 +308,7 @@ def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP))
+            long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
             assert len(house.machine.values) == RECORDS_PER_STEP
             after = house.put(("many-7", "after"))
             assert after.answer is None
@@ -322,21 +324,21 @@ def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() 
 
 
 def test_less_than_a_slice_goes_at_once() -> None:
-    house = led(House(followed=False))
-    assert house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP - 1)).answer == "done"
-    assert house.runtime.ask(0, lambda t: Many(t, RECORDS_PER_STEP)).answer is None, (
+    house = start_leading(RegisterRuntime(followed=False))
+    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
+    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
         "whether there is more must be looked for"
     )
 
 
 def test_slices_stop_where_one_is_refused() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
-        settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled))
+        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
         answer = await long.wait()
         assert answer.code is E.COORDINATOR_NOT_AVAILABLE
         await trio.testing.wait_all_tasks_blocked()
@@ -347,12 +349,14 @@ def test_slices_stop_where_one_is_refused() -> None:
 
 
 def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1))
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(
+            0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1)
+        )
         queued = house.put(("b", "2"))
         assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
         assert await queued.wait() == "put"
@@ -363,29 +367,29 @@ def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
 
 
 def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued() -> None:
-    house = led(House(followed=False))
+    house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        settled = Ticket()
-        long = house.runtime.ask(0, lambda t: Many(t, 10 * RECORDS_PER_STEP, settled))
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
         queued = house.put(("b", "2"))
         await trio.lowlevel.checkpoint()
-        house.runtime.resign(house.replica)
+        house.runtime.on_resignation(house.replica)
         assert code_of(long) is E.NOT_COORDINATOR
         assert code_of(queued) is E.NOT_COORDINATOR
         assert settled.answer == ("settled", E.NOT_COORDINATOR)
         end = house.replica.log.log_end_offset
         await trio.testing.wait_all_tasks_blocked()
         assert house.replica.log.log_end_offset == end, "nothing is written any more"
-        assert [type(e) for e in house.machine.heard].count(Settled) == 1
+        assert [type(e) for e in house.machine.heard].count(WriteResult) == 1
 
     with_runtime(house, story)
 
 
 def test_what_is_asked_before_the_tasks_run_is_done_when_they_do() -> None:
-    house = led(House(followed=False))
-    long = house.runtime.ask(0, lambda t: Many(t, 3 * RECORDS_PER_STEP))
+    house = start_leading(RegisterRuntime(followed=False))
+    long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
 
     async def story() -> None:
         assert await long.wait() == "done"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.share import batches
-from ottla.broker.share.batches import StateBatch, combine
+from ottla.broker.share.batches import PersisterStateBatch, combine_state_batches
 
 FREE, DONE, GONE = 0, 2, 4
-B = StateBatch
+B = PersisterStateBatch
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,13 @@ B = StateBatch
     ],
 )
 def test_states_are_combined(
-    rule: str, old: list[StateBatch], new: list[StateBatch], start: int, out: list[StateBatch]
+    rule: str,
+    old: list[PersisterStateBatch],
+    new: list[PersisterStateBatch],
+    start: int,
+    out: list[PersisterStateBatch],
 ) -> None:
-    assert combine(old, new, start) == out, rule
+    assert combine_state_batches(old, new, start) == out, rule
 
 
 @pytest.mark.parametrize("count_of", [lambda n: n + 1, lambda n: 300 - n, lambda n: n * 7919 % 97])
@@ -91,7 +95,7 @@ def test_combine_of_many_overlapping_batches_takes_each_a_few_times(
 
     monkeypatch.setattr(batches, "heappush", push)
     some = [B(first_of(n), n + 300, count_of(n), FREE) for n in range(300)]
-    combine((), some, -1)
+    combine_state_batches((), some, -1)
     assert len(pushed) <= 2 * len(some)
 
 
@@ -99,12 +103,12 @@ def test_combine_of_many_overlapping_batches_takes_each_a_few_times(
 def test_combine_gives_each_offset_the_furthest_state(seed: int) -> None:
     rng = random.Random(seed)
 
-    def some() -> list[StateBatch]:
+    def some() -> list[PersisterStateBatch]:
         firsts = (rng.randrange(30) for _ in range(rng.randrange(2, 9)))
         return [B(n, n + rng.choice((0, 2, 9)), rng.randint(1, 3), rng.choice((FREE, DONE))) for n in firsts]
 
     old, new, start = some(), some(), rng.choice((-1, 5))
-    out = combine(old, new, start)
+    out = combine_state_batches(old, new, start)
     expected: dict[int, tuple[int, int]] = {}
     for batch in (*old, *new):
         for offset in range(max(batch.first_offset, start), batch.last_offset + 1):

@@ -9,16 +9,16 @@ from typing import Any
 
 import trio
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.groups.share import offsets as so
-from ottla.broker.groups.share.groups import RETRY_MS
+from ottla.broker.groups.share.groups import INITIALIZE_RETRY_MS
 from ottla.broker.handlers import delete_groups
 from ottla.broker.share import machine as pm
-from ottla.broker.share.several import AT_ONCE
+from ottla.broker.share.several import MAX_CONCURRENT
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.tests.consumer_stage import plain
-from ottla.broker.tests.share_node import Node
-from ottla.broker.tests.test_share_groups import Stage as Groups
+from ottla.broker.tests.consumer_stage import assignment_by_letter
+from ottla.broker.tests.share_node import ShareGroupNode
+from ottla.broker.tests.test_share_groups import ShareGroupShard as Groups
 from ottla.broker.tests.test_share_groups import T
 from ottla.broker.tests.world import topic_id_of
 from ottla.broker.turn import TimeSlice
@@ -29,12 +29,12 @@ from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 U = topic_id_of("u")
 
 
-class Stage(Groups):
+class ShareGroupDeletionFixture(Groups):
     """The share group "g", the share coordinator's own machine beside it, and DeleteGroups between them."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         super().__init__(topics)
-        self.states = pm.ShareStateMachine(pm.ShareSettings(), lambda _: 6)
+        self.states = pm.ShareStateMachine(pm.ShareCoordinatorSettings(), lambda _: 6)
         self.meanwhile: Callable[[], Any] = lambda: None
         """Happens as soon as the persister has forgotten something."""
         self.refusal: ProtocolError | None = None
@@ -49,7 +49,8 @@ class Stage(Groups):
     def begin(self) -> None:
         """Have the persister begin what was asked for last, and tell the group."""
         done = [
-            self.persister(pm.Initialize(None, SharePartitionKey("g", topic, number), self.group.epoch, -1)) is True
+            self.persister(pm.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1))
+            is True
             for topic, numbers in self.asked[-1].items()
             for number in numbers
         ]
@@ -60,19 +61,19 @@ class Stage(Groups):
         if self.refusal is None:
             for topic, numbers in places.items():
                 for number in numbers:
-                    assert self.persister(pm.Delete(None, SharePartitionKey(group_id, topic, number))) is True
+                    assert self.persister(pm.DeleteShareState(None, SharePartitionKey(group_id, topic, number))) is True
             self.meanwhile()
         return self.refusal
 
-    def _ticket(self, _: str, event_of: Callable[[Ticket], Any]) -> Ticket:
-        ticket = Ticket()
+    def _submit(self, _: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
+        ticket = PendingBrokerRequest()
         self.apply(self.machine.handle(self.now, event_of(ticket)))
-        ticket.give(self.answers[ticket])  # type: ignore[index]
+        ticket.deliver(self.answers[ticket])  # type: ignore[index]
         return ticket
 
     def delete(self) -> int:
         """DeleteGroups of "g": its error code."""
-        groups = SimpleNamespace(shard_of=lambda _: SimpleNamespace(machine=self.machine), ask=self._ticket)
+        groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), ask=self._submit)
         turn = TimeSlice(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
         shares = SimpleNamespace(forget=self.forget)
         context: Any = SimpleNamespace(
@@ -92,9 +93,9 @@ class Stage(Groups):
         return [key.topic_id for key in self.states.states.by_key]
 
 
-def shared(*names: str) -> Stage:
+def shared(*names: str) -> ShareGroupDeletionFixture:
     """A group in a later epoch, without members, that has shared these topics."""
-    stage = Stage(dict.fromkeys(names, 1))
+    stage = ShareGroupDeletionFixture(dict.fromkeys(names, 1))
     for number in range(4):
         stage.beat("m1", 0, list(names))
         if number == 3:
@@ -104,19 +105,19 @@ def shared(*names: str) -> Stage:
     return stage
 
 
-def read_again(stage: Stage, *names: str) -> dict[str, list[int]] | None:
+def read_again(stage: ShareGroupDeletionFixture, *names: str) -> dict[str, list[int]] | None:
     """What a member gets of a group of that name that is made anew."""
     stage.beat("m9", 0, list(names))
     stage.begin()
-    return plain(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
+    return assignment_by_letter(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
 
 
 def test_what_could_not_be_forgotten_before_goes_with_the_group() -> None:
     stage = shared("t", "u")
-    stage.ask(partial(so.delete, group_id="g", topics=["u"]))  # and the persister cannot be reached
+    stage.ask(partial(so.delete_offsets, group_id="g", topics=["u"]))  # and the persister cannot be reached
     assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
     assert stage.delete() == E.NONE
-    assert (stage.remembered, stage.machine.share("g")) == ([], None)
+    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
     assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
 
 
@@ -124,7 +125,9 @@ def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
     stage = shared("t")
     stage.image({"t": 1, "u": 1})
     stage.beat("m1", 0, ["t", "u"])
-    stage.persister(pm.Initialize(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1))  # nobody has heard of it
+    stage.persister(
+        pm.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1)
+    )  # nobody has heard of it
     stage.beat("m1", -1)
     assert stage.delete() == E.NONE
     assert stage.remembered == []
@@ -137,14 +140,14 @@ def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -
     assert stage.delete() == E.NON_EMPTY_GROUP
     assert (stage.asked, stage.group.initialized) == ([], {}), "not begun before all of it is forgotten"
     stage.now += 5_000
-    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
     stage.begin()
-    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
     assert (stage.remembered, stage.group.deleting) == ([T], {})
 
 
 def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_not_count() -> None:
-    stage = Stage({"t": 1})
+    stage = ShareGroupDeletionFixture({"t": 1})
     stage.beat("m1", 0, ["t"])
     stage.beat("m1", -1)
 
@@ -165,10 +168,10 @@ def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left
     assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
     stage.beat("m2", 0, ["t"])
     assert stage.asked == [], "it may still be forgotten"
-    stage.now += RETRY_MS
+    stage.now += INITIALIZE_RETRY_MS
     stage.beat("m2", stage.group.members["m2"].epoch)
     stage.begin()
-    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
     stage.beat("m2", -1)
     stage.refusal = None
     assert stage.delete() == E.NONE
@@ -184,22 +187,22 @@ def test_nothing_is_forgotten_of_a_group_with_members() -> None:
 
 def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_later() -> None:
     stage = shared("t")
-    alter = partial(so.alter, group_id="g", topics={"t": frozenset([0])})
+    alter = partial(so.alter_offsets, group_id="g", topics={"t": frozenset([0])})
 
     def meanwhile() -> None:
         answer = stage.ask(alter)
-        if isinstance(answer, so.ToAlter):  # then the persister begins it
-            stage.persister(pm.Initialize(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
+        if isinstance(answer, so.ShareOffsetsToAlter):  # then the persister begins it
+            stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
 
     stage.meanwhile = meanwhile
     assert stage.delete() == E.NONE
-    assert (stage.remembered, stage.machine.share("g")) == ([], None)
+    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
     assert read_again(stage, "t") == {"t": [0]}
     stage.beat("m9", -1)
     stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
     assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
     assert stage.ask(alter).code is E.COORDINATOR_LOAD_IN_PROGRESS
-    stage.now += RETRY_MS
+    stage.now += INITIALIZE_RETRY_MS
     assert stage.ask(alter).partitions == {T: frozenset([0])}
 
 
@@ -207,23 +210,23 @@ def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a
     """Each step of both is in order; only the group hears of the beginning after it was asked for the deletion."""
     stage = shared("t")
     stage.image({"t": 2})
-    altered = stage.ask(partial(so.alter, group_id="g", topics={"t": frozenset([1])}))
-    assert stage.persister(pm.Initialize(None, SharePartitionKey("g", T, 1), altered.epoch, 7)) is True
-    doomed = stage.ask(partial(so.delete, group_id="g", topics=["t"]))
+    altered = stage.ask(partial(so.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
+    assert stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7)) is True
+    doomed = stage.ask(partial(so.delete_offsets, group_id="g", topics=["t"]))
     assert doomed.partitions == {T: frozenset([0, 1])}
     for number in (0, 1):
-        assert stage.persister(pm.Delete(None, SharePartitionKey("g", T, number))) is True
+        assert stage.persister(pm.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
     stage.asked.append(altered.partitions)
     stage.ready()
-    stage.ask(partial(so.deleted, group_id="g", topics=frozenset([T])))
+    stage.ask(partial(so.complete_offset_deletion, group_id="g", topics=frozenset([T])))
     assert (stage.remembered, stage.group.initializing, stage.group.initialized) == ([], {}, {})
     assert read_again(stage, "t") == {"t": [0, 1]}
 
 
 def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group() -> None:
-    """No more than `AT_ONCE` are begun at once: the others would come when the deletion is over."""
-    node = Node()
-    numbers, known = range(2 * AT_ONCE + 1), set[SharePartitionKey]()
+    """No more than `MAX_CONCURRENT` are begun at once: the others would come when the deletion is over."""
+    node = ShareGroupNode()
+    numbers, known = range(2 * MAX_CONCURRENT + 1), set[SharePartitionKey]()
 
     async def initialize(key: SharePartitionKey, *_: int) -> None:
         await trio.sleep(1)
@@ -254,7 +257,7 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
             await trio.sleep(0.5)
             assert await shares.forget("g", {T: numbers, U: numbers}) is None
         assert known == {SharePartitionKey("another", T, number) for number in numbers}
-        assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= AT_ONCE}
+        assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT}
         assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
         await begin("g")
         assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"

@@ -8,11 +8,11 @@ import trio
 import trio.testing
 
 from ottla.broker.auth.quotas import QuotaManagers
-from ottla.broker.share.sessions import Place
-from ottla.broker.share.several import AT_ONCE
-from ottla.broker.share.shared import Shared
+from ottla.broker.share.sessions import TopicIdPartition
+from ottla.broker.share.several import MAX_CONCURRENT
+from ottla.broker.share.shared import SharePartitionLeader
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.tests.share_node import Node, T
+from ottla.broker.tests.share_node import ShareGroupNode, T
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import MetadataImage
 from ottla.wire.apis import ApiKey
@@ -40,7 +40,7 @@ def rows(answer: f.ShareFetchResponse) -> dict[int, tuple[int, int]]:
 
 
 def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
-    node = Node(MANY)
+    node = ShareGroupNode(MANY)
 
     async def story() -> None:
         node.produce(7)
@@ -58,7 +58,7 @@ def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
 
 def test_a_change_is_looked_at_where_it_is() -> None:
     """A parked fetch of many partitions costs those who write to one of them no more than that one."""
-    node = Node(MANY)
+    node = ShareGroupNode(MANY)
     looked: list[int] = []
 
     async def story() -> None:
@@ -72,18 +72,18 @@ def test_a_change_is_looked_at_where_it_is() -> None:
             nursery.start_soon(parked)
             while not node.stage.services.purgatory._waiting:
                 await trio.lowlevel.checkpoint()
-            whole = Shared.next_fetch_offset
+            whole = SharePartitionLeader.next_fetch_offset
 
-            def counted(shared: Shared) -> int | None:
+            def counted(shared: SharePartitionLeader) -> int | None:
                 looked.append(shared.key.partition)
                 return whole(shared)
 
-            Shared.next_fetch_offset = counted  # type: ignore[method-assign]
+            SharePartitionLeader.next_fetch_offset = counted  # type: ignore[method-assign]
             try:
                 node.produce(3, 1)
                 assert set(looked) == {3}, "and that is not enough"
             finally:
-                Shared.next_fetch_offset = whole  # type: ignore[method-assign]
+                SharePartitionLeader.next_fetch_offset = whole  # type: ignore[method-assign]
             node.produce(4, 40)
         assert {number: row[1] for number, row in rows(answers[0]).items()} == {3: 1, 4: 40}
 
@@ -91,7 +91,7 @@ def test_a_change_is_looked_at_where_it_is() -> None:
 
 
 def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> None:
-    node = Node(3)
+    node = ShareGroupNode(3)
 
     async def story() -> None:
         await node.fetch(0, 0, 1, 2)
@@ -108,7 +108,7 @@ def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> 
 
 
 def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
-    node = Node()
+    node = ShareGroupNode()
 
     async def story() -> None:
         await node.fetch(0, 0, max_wait_ms=1000)
@@ -123,7 +123,7 @@ def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
 
 
 def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() -> None:
-    node = Node(2)
+    node = ShareGroupNode(2)
 
     async def story() -> None:
         node.produce(0)
@@ -138,25 +138,25 @@ def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() 
 
 
 def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between() -> None:
-    node = Node()
+    node = ShareGroupNode()
 
     async def story() -> None:
-        shares, places = node.stage.services.share_partition_manager, {T: range(2 * AT_ONCE)}
-        assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * AT_ONCE
-        assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * AT_ONCE
-        assert len(node.persister.calls) == 4 * AT_ONCE
+        shares, places = node.stage.services.share_partition_manager, {T: range(2 * MAX_CONCURRENT)}
+        assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * MAX_CONCURRENT
+        assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * MAX_CONCURRENT
+        assert len(node.persister.calls) == 4 * MAX_CONCURRENT
         node.persister.calls.clear()
         node.persister.denial = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
         failure = await shares.forget("g", places)
         assert failure is not None
         assert failure.code is E.COORDINATOR_NOT_AVAILABLE
-        assert len(node.persister.calls) < AT_ONCE, "once it is known nobody else is asked"
+        assert len(node.persister.calls) < MAX_CONCURRENT, "once it is known nobody else is asked"
 
     node.run(story)
 
 
 def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_between() -> None:
-    node = Node(MANY)
+    node = ShareGroupNode(MANY)
 
     async def story() -> None:
         class Latest:
@@ -179,7 +179,7 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
 
 
 def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no_coordinator() -> None:
-    node = Node(1)
+    node = ShareGroupNode(1)
 
     async def story() -> None:
         topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
@@ -194,7 +194,7 @@ def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no
 
 
 def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
-    node = Node(2)
+    node = ShareGroupNode(2)
 
     async def story() -> None:
         await node.fetch(0, 0, 1)
@@ -211,7 +211,7 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
             replica = node.stage.hosted.replicas["t", 1]
             told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
             replica.apply_partition_state(1, told, 0)
-            node.stage.services.share_partition_manager.resigned(replica)
+            node.stage.services.share_partition_manager.on_resignation(replica)
         assert trio.current_time() == began
         assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
         assert [key.partition for key in node.stage.services.share_partition_manager._by_key] == [0]
@@ -220,7 +220,7 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
 
 
 def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_not() -> None:
-    node = Node(2)
+    node = ShareGroupNode(2)
 
     async def story() -> None:
         shares = node.stage.services.share_partition_manager
@@ -228,7 +228,7 @@ def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_n
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
         await node.fetch(1)
-        shares.serve("other", Place(T, 0))
+        shares.serve("other", TopicIdPartition(T, 0))
         node.peer.mark_disconnected()
         assert [key.group_id for key in shares._by_key] == ["other"]
         await trio.testing.wait_all_tasks_blocked()
@@ -238,23 +238,23 @@ def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_n
 
 
 def test_a_new_leader_epoch_begins_anew() -> None:
-    node = Node()
+    node = ShareGroupNode()
 
     async def story() -> None:
         shares = node.stage.services.share_partition_manager
-        old = shares.serve("g", Place(T, 0))
-        assert shares.serve("g", Place(T, 0)) is old
+        old = shares.serve("g", TopicIdPartition(T, 0))
+        assert shares.serve("g", TopicIdPartition(T, 0)) is old
         old.leader_epoch -= 1
-        new = shares.serve("g", Place(T, 0))
+        new = shares.serve("g", TopicIdPartition(T, 0))
         assert (new is old, old.closed, new.closed) == (False, True, False)
         shares._forget(old)
-        assert shares.get("g", Place(T, 0)) is new
+        assert shares.get("g", TopicIdPartition(T, 0)) is new
 
     node.run(story)
 
 
 def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
-    node = Node()
+    node = ShareGroupNode()
     quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
     draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
@@ -276,7 +276,7 @@ def sent(answer: f.ShareFetchResponse) -> dict[int, int]:
 
 
 def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -> None:
-    node = Node(4)
+    node = ShareGroupNode(4)
 
     async def story() -> None:
         await node.fetch(0, 0, 1, 2, 3)
@@ -296,7 +296,7 @@ def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -
 
 
 def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -> None:
-    node = Node(3)
+    node = ShareGroupNode(3)
 
     async def story() -> None:
         await node.fetch(0, 0, 1, 2)
@@ -309,7 +309,7 @@ def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -
 
 
 def test_what_was_read_of_a_partition_is_not_there_for_the_others() -> None:
-    node = Node(2)
+    node = ShareGroupNode(2)
 
     async def story() -> None:
         await node.fetch(0, 0, 1)

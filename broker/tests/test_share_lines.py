@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.share.lines import TIMEOUT_S, Lines
+from ottla.broker.share.lines import TIMEOUT_S, BrokerConnections
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.image import MetadataImage
@@ -18,7 +18,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 AT = ("far", 9)
 
 
-class Around:
+class FakeInterBrokerDependencies:
     """A node that knows of broker 2, for so long."""
 
     node_id = 1
@@ -43,11 +43,11 @@ class Around:
 
 def took_s(until_ms: float) -> float:
     """How long a call of a broker takes that is there for so long and says nothing."""
-    around = Around(until_ms)
+    around = FakeInterBrokerDependencies(until_ms)
 
     async def story() -> float:
         await around.env.net.listen(*AT)
-        lines, began = Lines(around, "test"), trio.current_time()
+        lines, began = BrokerConnections(around, "test"), trio.current_time()
         with pytest.raises(Disconnected):
             await lines.call(2, ApiVersionsRequest())
         lines.close()
@@ -65,11 +65,11 @@ def test_a_broker_that_is_there_has_its_time() -> None:
 
 
 def test_whoever_waits_for_the_connection_gets_it_then() -> None:
-    around = Around(5_000)
+    around = FakeInterBrokerDependencies(5_000)
 
     async def story() -> None:
         await around.env.net.listen(*AT)
-        lines, ended = Lines(around, "test"), []
+        lines, ended = BrokerConnections(around, "test"), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):
@@ -87,11 +87,11 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
 
 
 def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
-    around = Around(1e9)
+    around = FakeInterBrokerDependencies(1e9)
 
     async def story() -> None:
         await around.env.net.listen(*AT)
-        lines, ended = Lines(around, "test"), []
+        lines, ended = BrokerConnections(around, "test"), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.world import run_virtual
@@ -20,7 +20,7 @@ from ottla.wire.messages import write_share_group_state as wr
 KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" * 16, 1)
 
 
-class Coordinator:
+class FakeShareCoordinator:
     """Answers as it is told to; what it has taken is by start offset."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Coordinator:
 
     async def write(self, start: int, at: SharePartitionKey = KEY) -> None:
         try:
-            await self.persister.write(at, 0, 0, start, 0, (StateBatch(start, start, 1, 2),))
+            await self.persister.write(at, 0, 0, start, 0, (PersisterStateBatch(start, start, 1, 2),))
         except ProtocolError:
             self.failed.append(start)
 
@@ -52,9 +52,9 @@ async def is_good() -> None:
     pass
 
 
-def story(*answers: Callable[[], Awaitable[None]]) -> Coordinator:
-    made = Coordinator()
-    made.persister._once = made.once  # type: ignore[method-assign]
+def story(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
+    made = FakeShareCoordinator()
+    made.persister._call_once = made.once  # type: ignore[method-assign]
     made.answers = list(answers)
     return made
 
@@ -84,7 +84,7 @@ def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
         await call
 
     async def main() -> None:
-        calls = [coordinator.persister.write(KEY, 0, 0, n, 0, (StateBatch(n, n, 1, 2),)) for n in (1, 2, 3)]
+        calls = [coordinator.persister.write(KEY, 0, 0, n, 0, (PersisterStateBatch(n, n, 1, 2),)) for n in (1, 2, 3)]
         async with trio.open_nursery() as nursery:
             for call in reversed(calls):
                 nursery.start_soon(run, call)
@@ -138,7 +138,7 @@ def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None
     assert took_s[0] < 60
 
 
-class Elsewhere:
+class RemoteShareCoordinatorNode:
     """A node whose share coordinator is at broker 2, which gives these answers, one after the other."""
 
     node_id = 1
@@ -148,7 +148,7 @@ class Elsewhere:
         topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
         self._image = SimpleNamespace(topics={TOPIC: topic})
         self.persister = Persister(self, SimpleNamespace(partition_for=lambda at: 0))  # type: ignore[arg-type]
-        self.persister._lines = SimpleNamespace(call=self.call)  # type: ignore[assignment]
+        self.persister._connections = SimpleNamespace(call=self.call)  # type: ignore[assignment]
         self.answers = list(answers)
 
     def image(self) -> Any:
@@ -176,10 +176,10 @@ def told(*codes: int) -> wr.WriteShareGroupStateResponse:
 
 
 def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
-    assert Elsewhere(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert RemoteShareCoordinatorNode(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_an_answer_that_says_nothing_is_none_and_it_is_asked_again() -> None:
-    other = Elsewhere(wr.WriteShareGroupStateResponse([]), told(), told(0))
+    other = RemoteShareCoordinatorNode(wr.WriteShareGroupStateResponse([]), told(), told(0))
     assert other.write() is ErrorCode.NONE
     assert not other.answers

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
-from ottla.broker.share.reading import WINDOW_BYTES, batches_in, sliced
-from ottla.broker.tests.test_share_partition import Stage
+from ottla.broker.share.acquiring import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share.reading import WINDOW_BYTES, find_batches, slice_acquired
+from ottla.broker.tests.test_share_partition import SharePartitionFixture
 from ottla.broker.tests.world import VirtualEnv
 from ottla.wire import records as r
 from ottla.wire.errors import ProtocolError
@@ -37,7 +37,7 @@ FIRST, SECOND = batch(0, 3), batch(3, 2)
 def test_a_batch_that_is_cut_off_anywhere_is_left_out(size: int) -> None:
     part = part_of(FIRST, SECOND)
     whole = [(0, 2), (3, 4)] if size == len(part) else [(0, 2)]
-    assert [one.offsets for one in batches_in(FileSlice(part.file, 0, size), 0, 99)] == whole
+    assert [one.offsets for one in find_batches(FileSlice(part.file, 0, size), 0, 99)] == whole
 
 
 def test_a_header_that_lies_across_two_windows_is_read() -> None:
@@ -45,9 +45,9 @@ def test_a_header_that_lies_across_two_windows_is_read() -> None:
     first = batch(0, 1, value)
     assert WINDOW_BYTES - 61 < len(first) < WINDOW_BYTES
     part = part_of(first, SECOND)
-    found = batches_in(part, 0, 99)
+    found = find_batches(part, 0, 99)
     assert [one.offsets for one in found] == [(0, 0), (3, 4)]
-    assert len(sliced(part, found, [Acquired(3, 4, 1)])) == len(SECOND)
+    assert len(slice_acquired(part, found, [AcquiredRange(3, 4, 1)])) == len(SECOND)
 
 
 TEN = [batch(base, 5) for base in range(0, 50, 5)]
@@ -58,30 +58,38 @@ TEN = [batch(base, 5) for base in range(0, 50, 5)]
     [(0, 1, 1), (0, 5, 1), (0, 6, 2), (0, 50, 10), (0, 99, 10), (20, 1, 5), (20, 6, 6), (48, 1, 10), (60, 1, 10)],
 )
 def test_no_more_headers_are_read_than_so_many_records_can_reach(new_from: int, records: int, count: int) -> None:
-    assert len(batches_in(part_of(*TEN), new_from, records)) == count
+    assert len(find_batches(part_of(*TEN), new_from, records)) == count
 
 
 def test_where_the_range_begins_behind_a_hole_it_is_counted_from_there() -> None:
-    assert len(batches_in(part_of(*TEN[4:]), 3, 6)) == 2
+    assert len(find_batches(part_of(*TEN[4:]), 3, 6)) == 2
 
 
-class Nearer(Stage):
+class MinimalHeaderReadFixture(SharePartitionFixture):
     """Reads no more headers than it must."""
 
     def fetch(
         self, member: str = "a", most: int = 5, size: int = 100, strict: bool = False, upto: int = 49
-    ) -> list[Acquired]:
+    ) -> list[AcquiredRange]:
         at = self.share.next_fetch_offset()
         part = part_of(*TEN[(at - at % 5) // 5 : (upto + 5) // 5])
-        read = batches_in(part, max(self.share.end_offset + 1, self.share.start_offset), most)
-        return acquire(self.share, Asked(member, most, size, strict), Fetched(at, [x.offsets for x in read]), self.now)
+        read = find_batches(part, max(self.share.end_offset + 1, self.share.start_offset), most)
+        return acquire_records(
+            self.share,
+            AcquireRequest(member, most, size, strict),
+            FetchedOffsets(at, [x.offsets for x in read]),
+            self.now,
+        )
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_handed_out_does_not_hang_on_headers_behind_that(seed: int) -> None:
     rng = random.Random(seed)
     locks, strict = rng.choice([7, 12, 100]), rng.random() < 0.5
-    both = [kind(record_locks=locks, delivery_count=rng.choice([2, 5])) for kind in (Stage, Nearer)]
+    both = [
+        kind(record_locks=locks, delivery_count=rng.choice([2, 5]))
+        for kind in (SharePartitionFixture, MinimalHeaderReadFixture)
+    ]
     both[1].share.limits = both[0].share.limits
     for _ in range(60):
         what, most, member = rng.random(), rng.choice([1, 3, 5, 8, 30]), rng.choice("ab")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.server.peer import Peer
-from ottla.broker.share.sessions import CLOSING, Place, ShareSessions
+from ottla.broker.share.sessions import FINAL_EPOCH, ShareSessionCache, TopicIdPartition
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 
-P, Q = Place(bytes(16), 0), Place(bytes(16), 1)
+P, Q = TopicIdPartition(bytes(16), 0), TopicIdPartition(bytes(16), 1)
 
 
-class Stage:
+class ShareSessionFixture:
     def __init__(self, most: int = 9) -> None:
         self.heard: list[tuple[str, ...]] = []
-        self.sessions = ShareSessions(
+        self.sessions = ShareSessionCache(
             most, lambda group, member, places: self.heard.append((group, member, str(len(places))))
         )
-        self.sessions.on_group_gone.append(lambda group: self.heard.append((group,)))
+        self.sessions.group_closed_listeners.append(lambda group: self.heard.append((group,)))
 
     def open(self, member: str, group: str = "g") -> Peer:
         peer = Peer("h", ("h", 1))
@@ -27,14 +27,14 @@ class Stage:
 
     def code(self, member: str, epoch: int, group: str = "g") -> E | None:
         try:
-            self.sessions.go_on(group, member, epoch)
+            self.sessions.continue_session(group, member, epoch)
         except ProtocolError as error:
             return error.code
         return None
 
 
 def test_epochs_count_up_and_wrap_to_one() -> None:
-    stage = Stage()
+    stage = ShareSessionFixture()
     stage.open("a")
     assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
         E.INVALID_SHARE_SESSION_EPOCH,
@@ -42,18 +42,18 @@ def test_epochs_count_up_and_wrap_to_one() -> None:
         E.INVALID_SHARE_SESSION_EPOCH,
         None,
     ]
-    session = stage.sessions.go_on("g", "a", 3)
+    session = stage.sessions.continue_session("g", "a", 3)
     session.epoch = 2**31 - 1
     assert stage.code("a", 2**31 - 1) is None
     assert session.epoch == 1
-    assert stage.code("a", CLOSING) is None
+    assert stage.code("a", FINAL_EPOCH) is None
     assert session.epoch == 1, "who closes may do so at any time"
     assert stage.code("b", 1) is E.SHARE_SESSION_NOT_FOUND
     assert stage.code("a", 1, "other") is E.SHARE_SESSION_NOT_FOUND
 
 
 def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
-    stage = Stage()
+    stage = ShareSessionFixture()
     first, second = stage.open("a"), stage.open("b")
     first.mark_disconnected()
     assert stage.heard == [("g", "a", "1")]
@@ -63,7 +63,7 @@ def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_las
 
 
 def test_a_session_on_a_new_connection_outlives_the_old() -> None:
-    stage = Stage()
+    stage = ShareSessionFixture()
     old = stage.open("a")
     stage.open("a")
     old.mark_disconnected()
@@ -72,7 +72,7 @@ def test_a_session_on_a_new_connection_outlives_the_old() -> None:
 
 
 def test_closing_releases_once() -> None:
-    stage = Stage()
+    stage = ShareSessionFixture()
     peer = stage.open("a")
     stage.sessions.close("g", "a")
     peer.mark_disconnected()
@@ -80,7 +80,7 @@ def test_closing_releases_once() -> None:
 
 
 def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_more() -> None:
-    stage = Stage(most=2)
+    stage = ShareSessionFixture(most=2)
     stage.open("a")
     stage.open("b")
     with pytest.raises(ProtocolError) as caught:
@@ -92,10 +92,10 @@ def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_mor
 def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not there are such partitions: a client may name what it likes, again and again."""
     monkeypatch.setattr("ottla.broker.share.sessions.MOST_PLACES", 3)
-    stage = Stage()
+    stage = ShareSessionFixture()
     stage.open("a")
-    session = stage.sessions.go_on("g", "a", 1)
-    more = [Place(bytes(16), number) for number in range(4)]
+    session = stage.sessions.continue_session("g", "a", 1)
+    more = [TopicIdPartition(bytes(16), number) for number in range(4)]
     for places in (more, more[1:]):
         with pytest.raises(ProtocolError) as caught:
             stage.sessions.update(session, places, [])
@@ -112,33 +112,33 @@ def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPat
 
 def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.share.sessions.MANY_PLACES", 2)
-    stage = Stage()
+    stage = ShareSessionFixture()
     stage.open("a")
-    session = stage.sessions.go_on("g", "a", 1)
-    more = [Place(bytes(16), number) for number in range(4)]
+    session = stage.sessions.continue_session("g", "a", 1)
+    more = [TopicIdPartition(bytes(16), number) for number in range(4)]
     stage.sessions.update(session, more[1:2], [])
     stage.sessions.update(session, more[2:3], more[:1])
-    assert list(session.places) == more[1:3]
+    assert list(session.partitions) == more[1:3]
     for places, forgotten in ((more[3:], []), (more[:3], more[:2]), ([], more[:3])):
         with pytest.raises(ProtocolError) as caught:
             stage.sessions.update(session, places, forgotten)
         assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
-    assert list(session.places) == more[1:3]
+    assert list(session.partitions) == more[1:3]
     with pytest.raises(ProtocolError):
         stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
 
 
 def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
-    stage = Stage()
+    stage = ShareSessionFixture()
     stage.open("a")
-    session = stage.sessions.go_on("g", "a", 1)
-    assert not session.is_news(P, brings=False, failed=False), "the first answer named it"
+    session = stage.sessions.continue_session("g", "a", 1)
+    assert not session.must_include(P, brings=False, failed=False), "the first answer named it"
     session.update([Q], [])
-    assert session.is_news(Q, brings=False, failed=False)
-    assert not session.is_news(Q, brings=False, failed=False)
-    assert session.is_news(P, brings=True, failed=False)
-    assert list(session.places) == [Q, P], "what brought records is read last next time"
-    assert session.is_news(Q, brings=False, failed=True)
-    assert session.is_news(Q, brings=False, failed=False), "that it is over is news too"
+    assert session.must_include(Q, brings=False, failed=False)
+    assert not session.must_include(Q, brings=False, failed=False)
+    assert session.must_include(P, brings=True, failed=False)
+    assert list(session.partitions) == [Q, P], "what brought records is read last next time"
+    assert session.must_include(Q, brings=False, failed=True)
+    assert session.must_include(Q, brings=False, failed=False), "that it is over is news too"
     session.update([], [Q])
-    assert list(session.places) == [P]
+    assert list(session.partitions) == [P]

@@ -8,13 +8,13 @@ from typing import Any
 import trio
 import trio.testing
 
-from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.groups.share.offsets import ToAlter
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
+from ottla.broker.groups.share.offsets import ShareOffsetsToAlter
 from ottla.broker.handlers.share_fetch import _ShareFetch
 from ottla.broker.server.dispatch import RequestContext
-from ottla.broker.share.several import AT_ONCE
+from ottla.broker.share.several import MAX_CONCURRENT
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.tests.share_node import Node, T
+from ottla.broker.tests.share_node import ShareGroupNode, T
 from ottla.broker.tests.world import AdvancingClock
 from ottla.broker.turn import TimeSlice
 from ottla.wire.apis import ApiKey
@@ -24,7 +24,7 @@ from ottla.wire.messages import alter_share_group_offsets as al
 MANY = 200
 
 
-class SlowShareNode(Node):
+class SlowShareNode(ShareGroupNode):
     """One whose every step takes a whole turn."""
 
     def context(self, key: ApiKey, version: int) -> RequestContext:
@@ -68,51 +68,51 @@ def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
     node.run(story)
 
 
-async def with_a_long_session(node: Node) -> Any:
+async def with_a_long_session(node: ShareGroupNode) -> Any:
     """A member with one partition more than are let go of at once; each step of that takes a whole turn."""
     shares = node.stage.services.share_partition_manager
     shares._env = AdvancingClock()
-    await node.fetch(0, *range(AT_ONCE + 1))
+    await node.fetch(0, *range(MAX_CONCURRENT + 1))
     await trio.testing.wait_all_tasks_blocked()
     return shares
 
 
 def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_held_is_kept_first() -> None:
-    node = Node(AT_ONCE + 1)
+    node = ShareGroupNode(MAX_CONCURRENT + 1)
 
     async def story() -> None:
         shares = await with_a_long_session(node)
-        node.produce(AT_ONCE)
+        node.produce(MAX_CONCURRENT)
         await node.fetch(1)
 
         async def left() -> None:
             node.peer.mark_disconnected()
-            while shares._going:
+            while shares._removals:
                 await trio.lowlevel.checkpoint()
 
-        assert await node.rounds_in(left) > AT_ONCE
+        assert await node.rounds_in(left) > MAX_CONCURRENT
         await trio.testing.wait_all_tasks_blocked()
-        assert ("write", SharePartitionKey("g", T, AT_ONCE)) in node.persister.calls
+        assert ("write", SharePartitionKey("g", T, MAX_CONCURRENT)) in node.persister.calls
         assert list(shares._by_key) == []
 
     node.run(story)
 
 
 def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since() -> None:
-    node = Node(AT_ONCE + 1)
+    node = ShareGroupNode(MAX_CONCURRENT + 1)
 
     async def story() -> None:
         shares = await with_a_long_session(node)
         shares.sessions.close("g", "m")
         for number in range(3):
-            assert shares._going, f"still at it after {number} rounds"
+            assert shares._removals, f"still at it after {number} rounds"
             await trio.lowlevel.checkpoint()
-        node.produce(AT_ONCE)
-        (topic,) = (await node.fetch(0, AT_ONCE)).responses
+        node.produce(MAX_CONCURRENT)
+        (topic,) = (await node.fetch(0, MAX_CONCURRENT)).responses
         assert [len(row.acquired_records) for row in topic.partitions] == [1]
-        while shares._going:
+        while shares._removals:
             await trio.lowlevel.checkpoint()
-        shared = shares._by_key["g", T, AT_ONCE]
+        shared = shares._by_key["g", T, MAX_CONCURRENT]
         assert shared.rules.in_flight_count == 5
         assert not [call for call in node.persister.calls if call[0] == "write"]
 
@@ -131,9 +131,9 @@ def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_th
                 raise ProtocolError(ErrorCode.FENCED_STATE_EPOCH, "too old")
 
         class Groups:
-            def ask(self, *_: object) -> Ticket:
-                ticket = Ticket()
-                ticket.give(ToAlter(1, {}))
+            def ask(self, *_: object) -> PendingBrokerRequest:
+                ticket = PendingBrokerRequest()
+                ticket.deliver(ShareOffsetsToAlter(1, {}))
                 return ticket
 
         node.persister.initialize = initialize

@@ -9,7 +9,7 @@ import trio.testing
 from ottla.broker.addresses import ConfigException, parse_listener
 from ottla.broker.config import NodeConfig, closest_match, settings_from_environment
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import java_hash, partition_of
+from ottla.broker.groups.coordinator import java_string_hash, partition_for_key
 from ottla.broker.server.purgatory import DelayedOperation, Purgatory
 from ottla.broker.start_checks import check_startup_values
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -18,12 +18,12 @@ from ottla.controller.image import MetadataImage
 
 
 def test_trap_84_groups_go_where_kafka_puts_them() -> None:
-    assert java_hash("") == 0
-    assert java_hash("abc") == 96354
-    assert java_hash("polygenelubricants") == -(2**31)
-    assert partition_of("polygenelubricants", 50) == 0
-    assert (partition_of("cg1", 2), partition_of("cg2", 2)) == (1, 0)
-    assert java_hash("😀") == 1772899
+    assert java_string_hash("") == 0
+    assert java_string_hash("abc") == 96354
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert partition_for_key("polygenelubricants", 50) == 0
+    assert (partition_for_key("cg1", 2), partition_for_key("cg2", 2)) == (1, 0)
+    assert java_string_hash("😀") == 1772899
 
 
 def test_kafkas_settings_are_all_known() -> None:

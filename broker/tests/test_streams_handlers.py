@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tests.group_node import Node, run
-from ottla.broker.tests.streams_stage import internal, rows, sub, topology
+from ottla.broker.tests.group_node import GroupCoordinatorNode, run
+from ottla.broker.tests.streams_stage import internal, subtopology, to_task_ids, topology
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.controller.delta import MetadataDelta
 from ottla.wire.apis import ApiKey
@@ -24,11 +24,11 @@ from ottla.wire.messages import streams_group_describe as sd
 from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages.create_topics import CreatableTopic
 
-APP = topology(sub("0", "t", sinks=("r",)), sub("1", repartition=(internal("r"),), changelogs=("log",)))
-READS = topology(sub("0", "t"))
+APP = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),), changelogs=("log",)))
+READS = topology(subtopology("0", "t"))
 
 
-class StreamsHandlersNode(Node):
+class StreamsHandlersNode(GroupCoordinatorNode):
     """A node that serves streams groups, and "t" with three partitions; topics to be made are kept."""
 
     def __init__(self, level: int = 1, **settings: str) -> None:
@@ -97,14 +97,14 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
         ({"instance_id": "i", "member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
         ({"task_offsets": []}, E.INVALID_REQUEST),
         ({"task_end_offsets": []}, E.INVALID_REQUEST),
-        ({"warmup_tasks": rows({"0": [0]})}, E.INVALID_REQUEST),
+        ({"warmup_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
         ({"topology": hb.Topology(0, [hb.Subtopology("0", ["t"], ["t.*"])])}, E.INVALID_REQUEST),
         ({"member_id": " "}, E.INVALID_REQUEST),
         ({"group_id": ""}, E.INVALID_REQUEST),
         ({"rack_id": ""}, E.INVALID_REQUEST),
         ({"rebalance_timeout_ms": -1}, E.INVALID_REQUEST),
         ({"active_tasks": None}, E.INVALID_REQUEST),
-        ({"standby_tasks": rows({"0": [0]})}, E.INVALID_REQUEST),
+        ({"standby_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
         ({"warmup_tasks": None}, E.INVALID_REQUEST),
         ({"topology": None}, E.INVALID_REQUEST),
         ({"member_epoch": 1}, E.INVALID_REQUEST),  # only who joins says the topology
@@ -128,11 +128,11 @@ def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: i
             "Changelog topic log must have an undefined partition count, but it is set to 3.",
         ),
         (
-            topology(sub("0", "t", sinks=("__transaction_state",))),
+            topology(subtopology("0", "t", sinks=("__transaction_state",))),
             "Use of Kafka internal topics __transaction_state in a Kafka Streams topology is prohibited.",
         ),
-        (topology(sub("0", "t", "a b", "c d")), "Topic names a b,c d are not valid topic names."),
-        (topology(sub("0", *(f"t{n}" for n in range(2_000)))), "The topology is too large"),
+        (topology(subtopology("0", "t", "a b", "c d")), "Topic names a b,c d are not valid topic names."),
+        (topology(subtopology("0", *(f"t{n}" for n in range(2_000)))), "The topology is too large"),
         (
             topology(hb.Subtopology("0", ["t"], [], [], [], [], [hb.CopartitionGroup([0] * 10_000)])),
             "The topology is too large",
@@ -147,7 +147,7 @@ def test_topologies_that_cannot_be_are_refused(said: hb.Topology, message: str) 
 
 
 def test_more_tasks_than_there_can_be_are_not_even_looked_at() -> None:
-    fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": rows({"0": [0] * 50_000})}
+    fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": to_task_ids({"0": [0] * 50_000})}
     assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
 
 

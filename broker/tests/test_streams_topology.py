@@ -6,38 +6,38 @@ import random
 
 import pytest
 
-from ottla.broker.groups.streams.configured import Configured, configure
-from ottla.broker.groups.streams.partitions import Counts, repartitioned
-from ottla.broker.groups.streams.status import Status
-from ottla.broker.groups.streams.topology import Topology, from_request
+from ottla.broker.groups.streams.configured import ConfiguredTopology, configure_topology
+from ottla.broker.groups.streams.partitions import PartitionCounts, repartition_topic_counts
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.topology import StreamsTopology, from_request
 from ottla.broker.tests.consumer_stage import image_of
-from ottla.broker.tests.streams_stage import internal, sub, topology
+from ottla.broker.tests.streams_stage import internal, subtopology, topology
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages import streams_group_records as m
 
 
-def seen(topics: dict[str, int], *rows: hb.Subtopology) -> Configured:
-    return configure(from_request(topology(*rows)), image_of(topics))
+def seen(topics: dict[str, int], *rows: hb.Subtopology) -> ConfiguredTopology:
+    return configure_topology(from_request(topology(*rows)), image_of(topics))
 
 
-def shape(configured: Configured) -> tuple[dict[str, int], dict[str, int]]:
+def shape(configured: ConfiguredTopology) -> tuple[dict[str, int], dict[str, int]]:
     """Tasks by subtopology, and the partitions of topics that are to be made."""
-    tasks = {name: one.tasks for name, one in (configured.subtopologies or {}).items()}
-    return tasks, {name: topic.partitions for name, topic in configured.missing.items()}
+    tasks = {name: one.task_count for name, one in (configured.subtopologies or {}).items()}
+    return tasks, {name: topic.partitions for name, topic in configured.missing_internal_topics.items()}
 
 
 def test_there_are_as_many_tasks_as_the_largest_source_has_partitions() -> None:
-    configured = seen({"a": 3, "b": 5}, sub("0", "a", "b"), sub("1", "a"))
+    configured = seen({"a": 3, "b": 5}, subtopology("0", "a", "b"), subtopology("1", "a"))
     assert configured.is_ready
     assert shape(configured) == ({"0": 5, "1": 3}, {})
 
 
 def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
-    configured = seen({"b": 1}, sub("0", "d", "a"), sub("1", "e", "c", "b"))
+    configured = seen({"b": 1}, subtopology("0", "d", "a"), subtopology("1", "e", "c", "b"))
     assert configured.problem == (
-        Status.MISSING_SOURCE_TOPICS,
+        StreamsGroupStatus.MISSING_SOURCE_TOPICS,
         "Source topics a, c, d and 1 additional topics are missing.",
     )
     assert configured.subtopologies is None
@@ -46,43 +46,50 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
 @pytest.mark.parametrize(
     ("rows", "tasks", "made"),
     [
-        ((sub("0", "a", changelogs=("s",)),), {"0": 3}, {"s": 3}),
+        ((subtopology("0", "a", changelogs=("s",)),), {"0": 3}, {"s": 3}),
         (  # as many as the writers' largest source
-            (sub("0", "a", "b", sinks=("r",)), sub("1", repartition=(internal("r"),), changelogs=("s",))),
+            (
+                subtopology("0", "a", "b", sinks=("r",)),
+                subtopology("1", repartition=(internal("r"),), changelogs=("s",)),
+            ),
             {"0": 5, "1": 5},
             {"r": 5, "s": 5},
         ),
-        ((sub("0", "a", sinks=("r",)), sub("1", repartition=(internal("r", 7),))), {"0": 3, "1": 7}, {"r": 7}),
+        (
+            (subtopology("0", "a", sinks=("r",)), subtopology("1", repartition=(internal("r", 7),))),
+            {"0": 3, "1": 7},
+            {"r": 7},
+        ),
         (  # a chain that stands the wrong way round
             (
-                sub("0", repartition=(internal("r2"),)),
-                sub("1", repartition=(internal("r1"),), sinks=("r2",)),
-                sub("2", "b", sinks=("r1",)),
+                subtopology("0", repartition=(internal("r2"),)),
+                subtopology("1", repartition=(internal("r1"),), sinks=("r2",)),
+                subtopology("2", "b", sinks=("r1",)),
             ),
             {"0": 5, "1": 5, "2": 5},
             {"r1": 5, "r2": 5},
         ),
         (  # joined with a topic of the application's own
             (
-                sub("0", "a", sinks=("r",)),
-                sub("1", "b", repartition=(internal("r"),), together=(([0], [0]),)),
+                subtopology("0", "a", sinks=("r",)),
+                subtopology("1", "b", repartition=(internal("r"),), together=(([0], [0]),)),
             ),
             {"0": 3, "1": 5},
             {"r": 5},
         ),
         (  # joined with each other: the largest
             (
-                sub("0", "a", sinks=("r1",)),
-                sub("1", "b", sinks=("r2",)),
-                sub("2", repartition=(internal("r1"), internal("r2")), together=(([], [0, 1]),)),
+                subtopology("0", "a", sinks=("r1",)),
+                subtopology("1", "b", sinks=("r2",)),
+                subtopology("2", repartition=(internal("r1"), internal("r2")), together=(([], [0, 1]),)),
             ),
             {"0": 3, "1": 5, "2": 5},
             {"r1": 5, "r2": 5},
         ),
         (  # joined with one whose number is fixed
             (
-                sub("0", "a", sinks=("r1", "r2")),
-                sub("1", repartition=(internal("r1", 4), internal("r2")), together=(([], [0, 1]),)),
+                subtopology("0", "a", sinks=("r1", "r2")),
+                subtopology("1", repartition=(internal("r1", 4), internal("r2")), together=(([], [0, 1]),)),
             ),
             {"0": 3, "1": 4},
             {"r1": 4, "r2": 4},
@@ -101,8 +108,8 @@ def test_internal_topics_are_as_large_as_what_they_are_made_from(
 def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> None:
     row = hb.Subtopology("0", ["a"], [], [hb.TopicInfo("s", 0, 2, [hb.KeyValue("cleanup.policy", "compact")])])
     configured = seen({"a": 3}, row)
-    assert configured.problem == (Status.MISSING_INTERNAL_TOPICS, "Internal topics are missing: s")
-    assert configured.missing["s"] == ("s", 3, 2, (("cleanup.policy", "compact"),))
+    assert configured.problem == (StreamsGroupStatus.MISSING_INTERNAL_TOPICS, "Internal topics are missing: s")
+    assert configured.missing_internal_topics["s"] == ("s", 3, 2, (("cleanup.policy", "compact"),))
 
 
 @pytest.mark.parametrize(
@@ -110,25 +117,25 @@ def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> Non
     [
         (
             {"a": 3, "s": 4},
-            (sub("0", "a", changelogs=("s",)),),
+            (subtopology("0", "a", changelogs=("s",)),),
             "Existing topic s has different number of partitions: expected 3, found 4",
         ),
         (
             {"a": 3, "b": 5},
-            (sub("0", "a", "b", together=(([0, 1], []),)),),
+            (subtopology("0", "a", "b", together=(([0, 1], []),)),),
             "Following topics do not have the same number of partitions: [{a=3, b=5}]",
         ),
         (
             {"a": 3},
             (
-                sub("0", "a", sinks=("r1", "r2")),
-                sub("1", repartition=(internal("r1", 2), internal("r2", 4)), together=(([], [0, 1]),)),
+                subtopology("0", "a", sinks=("r1", "r2")),
+                subtopology("1", repartition=(internal("r1", 2), internal("r2", 4)), together=(([], [0, 1]),)),
             ),
             "Following topics do not have the same number of partitions: [{r1=2, r2=4}]",
         ),
         (
             {"a": 3},
-            (sub("0", "a", repartition=(internal("r", 2),), together=(([0], [0]),)),),
+            (subtopology("0", "a", repartition=(internal("r", 2),), together=(([0], [0]),)),),
             "Number of partitions [2] of repartition topic [r] doesn't match number of partitions [3] of the source "
             "topic.",
         ),
@@ -137,7 +144,7 @@ def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> Non
 def test_topics_that_cannot_be_read_together_are_told(
     topics: dict[str, int], rows: tuple[hb.Subtopology, ...], detail: str
 ) -> None:
-    assert seen(topics, *rows).problem == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    assert seen(topics, *rows).problem == (StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 LOOPS = (
@@ -149,21 +156,21 @@ LOOPS = (
 @pytest.mark.parametrize(
     ("rows", "code", "message"),
     [
-        ((sub("0", repartition=(internal("r"),), sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
-        ((sub("0", sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
+        ((subtopology("0", repartition=(internal("r"),), sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
+        ((subtopology("0", sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
         (
-            (sub("0", "a", repartition=(internal("r"),)),),
+            (subtopology("0", "a", repartition=(internal("r"),)),),
             E.STREAMS_INVALID_TOPOLOGY,
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
             "never used as a sink topic.",
         ),
-        ((sub("0"),), E.STREAMS_INVALID_TOPOLOGY, "No source topics found for subtopology 0"),
-        ((sub("0", "a", together=(([1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((sub("0", "a", together=(([-1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((sub("0", "a", together=(([], [0]),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((sub("0", "a", repartition=(internal("r", -2),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((sub("0", "a", changelogs=("s", "s")),), E.UNKNOWN_SERVER_ERROR, None),
-        ((sub("0", "a"), sub("0", "a")), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0"),), E.STREAMS_INVALID_TOPOLOGY, "No source topics found for subtopology 0"),
+        ((subtopology("0", "a", together=(([1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", together=(([-1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", together=(([], [0]),)),), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", repartition=(internal("r", -2),)),), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", changelogs=("s", "s")),), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a"), subtopology("0", "a")), E.UNKNOWN_SERVER_ERROR, None),
     ],
 )
 def test_topologies_that_make_no_sense_are_refused(
@@ -175,7 +182,7 @@ def test_topologies_that_make_no_sense_are_refused(
 
 
 def test_more_tasks_than_can_be_dealt_out_in_time_are_refused() -> None:
-    many = [sub(str(number), "a") for number in range(201)]
+    many = [subtopology(str(number), "a") for number in range(201)]
     with pytest.raises(ProtocolError, match="20100 tasks"):
         seen({"a": 100}, *many)
     assert seen({"a": 99}, *many).is_ready
@@ -185,31 +192,36 @@ def test_a_long_chain_the_wrong_way_round_takes_no_longer_than_one_the_right_way
     """Kafka goes round by round: here each subtopology is looked at once for each topic it reads."""
     count = 1_000
     chain = [
-        sub(f"{number:04}", repartition=(internal(f"r{number + 1}"),), sinks=(f"r{number}",)) for number in range(count)
+        subtopology(f"{number:04}", repartition=(internal(f"r{number + 1}"),), sinks=(f"r{number}",))
+        for number in range(count)
     ]
-    known = from_request(topology(*chain, sub("last", "a", sinks=(f"r{count}",))))
-    assert {topic.partitions for topic in configure(known, image_of({"a": 3})).missing.values()} == {3}
+    known = from_request(topology(*chain, subtopology("last", "a", sinks=(f"r{count}",))))
+    assert {
+        topic.partitions for topic in configure_topology(known, image_of({"a": 3})).missing_internal_topics.values()
+    } == {3}
 
 
 def test_two_topologies_are_the_same_whatever_the_order_of_their_parts() -> None:
     """239."""
-    one, other = sub("0", "a"), sub("1", "b", changelogs=("s",))
-    assert from_request(topology(one, other)).is_same(from_request(topology(other, one)))
-    assert not from_request(topology(one)).is_same(from_request(topology(one, epoch=1)))
-    assert not from_request(topology(one)).is_same(from_request(topology(sub("0", "b"))))
+    one, other = subtopology("0", "a"), subtopology("1", "b", changelogs=("s",))
+    assert from_request(topology(one, other)).has_same_content(from_request(topology(other, one)))
+    assert not from_request(topology(one)).has_same_content(from_request(topology(one, epoch=1)))
+    assert not from_request(topology(one)).has_same_content(from_request(topology(subtopology("0", "b"))))
 
 
 def test_a_topology_knows_what_it_reads_and_what_it_needs() -> None:
-    known: Topology = from_request(
-        topology(sub("0", "a", sinks=("r",)), sub("1", "b", repartition=(internal("r"),), changelogs=("s",)))
+    known: StreamsTopology = from_request(
+        topology(
+            subtopology("0", "a", sinks=("r",)), subtopology("1", "b", repartition=(internal("r"),), changelogs=("s",))
+        )
     )
-    assert known.sources == {"a": "0", "b": "1", "r": "1"}
-    assert known.required == {"a", "b", "r", "s"}
+    assert known.subtopology_by_source == {"a": "0", "b": "1", "r": "1"}
+    assert known.required_topics == {"a", "b", "r", "s"}
 
 
 def test_a_topology_with_an_epoch_below_zero_is_refused() -> None:
     with pytest.raises(ProtocolError) as refused:
-        from_request(topology(sub("0", "a"), epoch=-1))
+        from_request(topology(subtopology("0", "a"), epoch=-1))
     assert refused.value.code is E.UNKNOWN_SERVER_ERROR
 
 
@@ -245,7 +257,9 @@ def test_sizes_are_those_that_kafka_finds_round_by_round() -> None:
             return rng.sample(of, rng.choice([0, 1, 2]))
 
         said = [
-            sub(str(n), *some([*sizes]), sinks=tuple(some(names)), repartition=tuple(map(internal, some(names))))
+            subtopology(
+                str(n), *some([*sizes]), sinks=tuple(some(names)), repartition=tuple(map(internal, some(names)))
+            )
             for n in range(rng.randint(1, 7))
         ]
         rows = list(from_request(topology(*said)).subtopologies.values())
@@ -253,8 +267,8 @@ def test_sizes_are_those_that_kafka_finds_round_by_round() -> None:
         read = {topic.name for row in rows for topic in row.repartition_source_topics}
         if expected is None or not read <= expected.keys():
             with pytest.raises(ProtocolError):
-                repartitioned(rows, Counts(image_of(sizes)))
+                repartition_topic_counts(rows, PartitionCounts(image_of(sizes)))
             continue
-        assert repartitioned(rows, Counts(image_of(sizes))) == expected, seed
+        assert repartition_topic_counts(rows, PartitionCounts(image_of(sizes))) == expected, seed
         looked += 1
     assert looked > 200

@@ -14,7 +14,7 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 
 
-class Watch:
+class RecordingTimers:
     """Timers that note when they fired, in milliseconds since the start."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Watch:
 
 
 def test_timers_fire_when_they_are_due_the_earliest_first() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
 
     async def story() -> None:
         for key, after in (("late", 90_000), ("early", 1_000), ("now", 0), ("past", -5)):
@@ -51,7 +51,7 @@ def test_timers_fire_when_they_are_due_the_earliest_first() -> None:
 
 
 def test_arming_again_moves_a_timer_either_way() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
 
     async def story() -> None:
         watch.arm("later", 1_000)
@@ -67,7 +67,7 @@ def test_arming_again_moves_a_timer_either_way() -> None:
 
 
 def test_a_cancelled_timer_does_not_fire_and_may_be_armed_again() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
 
     async def story() -> None:
         for key in ("a", "b"):
@@ -81,7 +81,7 @@ def test_a_cancelled_timer_does_not_fire_and_may_be_armed_again() -> None:
 
 
 def test_what_was_cancelled_does_not_fill_the_heap() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
 
     async def story() -> None:
         for number in range(10):
@@ -108,7 +108,7 @@ def test_what_was_cancelled_does_not_fill_the_heap() -> None:
 
 
 def test_a_timer_may_arm_another_as_it_fires() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
 
     async def story() -> None:
         watch.timers.arm("first", watch.env.now_ms() + 1_000, lambda: watch.arm("second", 500))
@@ -118,7 +118,7 @@ def test_a_timer_may_arm_another_as_it_fires() -> None:
 
 
 def test_very_many_that_are_due_at_once_let_others_run_in_between() -> None:
-    watch = Watch()
+    watch = RecordingTimers()
     turns: list[int] = []
     clock = [0.0]
 
@@ -145,7 +145,7 @@ def test_a_timer_that_is_not_due_any_more_does_not_keep_its_key(how: str) -> Non
     class Key:
         pass
 
-    watch = Watch()
+    watch = RecordingTimers()
     for number in range(30):
         watch.arm(number, 1_000_000)
     key = Key()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker.handlers import produce
-from ottla.broker.tests.confirming import Coordinator
+from ottla.broker.tests.confirming import FakeTransactionVerifier
 from ottla.broker.tests.world import HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import make_batch
@@ -26,11 +26,11 @@ from ottla.wire.messages import produce as p
 PID = 7
 
 
-def a_stage(*codes: E, **settings: str) -> tuple[HandlerFixture, Coordinator]:
+def a_stage(*codes: E, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
     stage = HandlerFixture(**settings)
     stage.hosted.host("t", partitions=3)
     stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
-    coordinator = Coordinator(stage.services, *codes)
+    coordinator = FakeTransactionVerifier(stage.services, *codes)
     stage.services.transaction_verifier = lambda: coordinator
     return stage, coordinator
 
@@ -129,7 +129,7 @@ def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version
     stage = HandlerFixture()
     for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
         stage.hosted.host(name)
-    coordinator = Coordinator(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
+    coordinator = FakeTransactionVerifier(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
     stage.services.transaction_verifier = lambda: coordinator
     stage.services.authorizer = SimpleNamespace(
         decisions={},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
+from ottla.broker.tests.txn_node import FIRST_ID, TransactionCoordinatorNode, run, wait_until_idle
 from ottla.broker.tests.world import as_decoded, resolve
 from ottla.broker.txn.coordinator import TOPIC
 from ottla.controller.acl import AclOperation, ResourceType
@@ -42,12 +42,12 @@ class DenyingAuthorizer:
         return (operation, resource) not in self._denied
 
 
-def asked(node: TxnNode, key: ApiKey, version: int, request: Any) -> Any:
+def asked(node: TransactionCoordinatorNode, key: ApiKey, version: int, request: Any) -> Any:
     out: list[Any] = []
 
     async def story() -> None:
         out.append(as_decoded(await resolve(node.api(key, version, request)), version))
-        await settled()
+        await wait_until_idle()
 
     run(node, story)
     return out[0]
@@ -82,39 +82,39 @@ def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A
     ],
 )
 def test_fact_121_what_no_coordinator_need_be_asked(request_: InitProducerIdRequest, code: ErrorCode) -> None:
-    node = TxnNode(led=False)
+    node = TransactionCoordinatorNode(led=False)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 def test_fact_120_a_producer_gets_its_id_and_epoch() -> None:
-    answer = asked(TxnNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    answer = asked(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
 
 
 def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
-    node.ids.left = 0
+    node.ids.remaining = 0
     answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID, 1)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
     assert (answer.error_code, answer.producer_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, -1)
 
     async def ready() -> None:
-        node.ids.left = 1
+        node.ids.remaining = 1
 
     monkeypatch.setattr(node.ids, "wait_available", ready)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID + 1, 0)
-    node.transactions.resign(node.replica)
+    node.transactions.on_resignation(node.replica)
     monkeypatch.undo()
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)])
 def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
@@ -132,15 +132,15 @@ def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, c
     ],
 )
 def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
 def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
-    node.ids.next_nowait = node.ids.take  # type: ignore[attr-defined]
+    node.ids.next_nowait = node.ids.next_id  # type: ignore[attr-defined]
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
 
@@ -148,7 +148,7 @@ def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> N
 
 
 def test_fact_126_where_one_cannot_be_added_none_is() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     request = adding(("t", [0, 1, 9]), ("gone", [0]), (TOPIC, [0]))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, request)
@@ -163,16 +163,16 @@ def test_fact_126_where_one_cannot_be_added_none_is() -> None:
 
 
 def test_fact_127_all_of_them_get_the_one_answer() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): 0, ("t", 2): 0}
-    assert (node.seen().partitions, node.seen().client_version) == ({("t", 0), ("t", 2)}, 0)
+    assert (node.seen().partitions, node.seen().client_transaction_version) == ({("t", 0), ("t", 2)}, 0)
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)])
 def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), who=(FIRST_ID, 3)))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
@@ -187,7 +187,7 @@ def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, c
     ],
 )
 def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
@@ -195,17 +195,17 @@ def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, den
 
 
 def test_fact_128_brokers_add_for_producers_of_version_2() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
     assert [(x.transactional_id, partition_codes(x.topic_results)) for x in answer.results_by_transaction] == [
         ("x", {("t", 1): 0})
     ]
-    assert node.seen().client_version == 2
+    assert node.seen().client_transaction_version == 2
 
 
 def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1)
     transactions = [batch(("t", [0, 1]), verify=True), batch(("t", [1]), verify=True, who=(FIRST_ID, 1))]
@@ -217,7 +217,7 @@ def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> Non
 
 
 def test_fact_125_only_brokers_may_ask_so() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
     assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
@@ -226,7 +226,7 @@ def test_fact_125_only_brokers_may_ask_so() -> None:
 # ---------------------------------------------------------------------- AddOffsetsToTxn, EndTxn
 
 
-def with_groups(node: TxnNode) -> TxnNode:
+def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
     class Groups:
         def partition_for(self, group_id: str) -> int:
             return len(group_id)
@@ -236,11 +236,11 @@ def with_groups(node: TxnNode) -> TxnNode:
 
 
 def test_fact_130_a_groups_partition_is_added() -> None:
-    node = with_groups(TxnNode())
+    node = with_groups(TransactionCoordinatorNode())
     node.init()
     answer = asked(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
     assert answer.error_code == 0
-    assert (node.seen().partitions, node.seen().client_version) == ({("__consumer_offsets", 5)}, 0)
+    assert (node.seen().partitions, node.seen().client_transaction_version) == ({("__consumer_offsets", 5)}, 0)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_fact_130_a_groups_partition_is_added() -> None:
     ],
 )
 def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
-    node = with_groups(TxnNode())
+    node = with_groups(TransactionCoordinatorNode())
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
@@ -266,7 +266,7 @@ def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int],
     ("version", "outcome"), [(5, (FIRST_ID, 1)), (4, (-1, -1)), (0, (-1, -1))], ids=["v5", "v4", "v0"]
 )
 def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
     answer = asked(node, K.END_TXN, version, EndTxnRequest("x", *A, committed=True))
@@ -286,7 +286,7 @@ def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[i
     ],
 )
 def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
@@ -297,7 +297,7 @@ def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: 
 
 
 def test_fact_158_what_is_told_of_an_id() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0, 2)
     answer = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x", "nobody", ""]))
@@ -318,7 +318,7 @@ def test_fact_158_what_is_told_of_an_id() -> None:
     ],
 )
 def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
     node.stage.services.authorizer = DenyingAuthorizer(denied)
@@ -327,18 +327,18 @@ def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics
 
 
 def test_fact_158_elsewhere_nothing_is_known() -> None:
-    node = TxnNode(led=False)
+    node = TransactionCoordinatorNode(led=False)
     (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert row.error_code == E.NOT_COORDINATOR
 
 
-def listed(node: TxnNode, version: int = 2, **filters: Any) -> Any:
+def listed(node: TransactionCoordinatorNode, version: int = 2, **filters: Any) -> Any:
     return asked(node, K.LIST_TRANSACTIONS, version, ListTransactionsRequest(**filters))
 
 
-def three() -> TxnNode:
+def three() -> TransactionCoordinatorNode:
     """One that is open, one that never was, one that was aborted."""
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init("open")
     node.add(A, 0, transactional_id="open")
     node.init("new")
@@ -384,9 +384,9 @@ def test_fact_159_what_somebody_may_not_see_is_left_out() -> None:
 
 
 def test_fact_159_while_something_is_read_that_is_all_that_is_told() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
-    node.transactions.resign(node.replica)
-    node.transactions.lead(node.replica)  # it is read by a task that does not run yet
+    node.transactions.on_resignation(node.replica)
+    node.transactions.on_election(node.replica)  # it is read by a task that does not run yet
     answer = node.api(K.LIST_TRANSACTIONS, 2, ListTransactionsRequest(state_filters=["Nonsense"]))
     assert (answer.error_code, answer.unknown_state_filters) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])

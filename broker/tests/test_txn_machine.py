@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 import trio
 
-from ottla.broker.tests.txn_node import FIRST_ID, A, TxnNode, begun, refuse, run, said, settled, states
+from ottla.broker.tests.txn_node import (
+    FIRST_ID,
+    A,
+    TransactionCoordinatorNode,
+    fail_appends,
+    response_of,
+    run,
+    start_transaction,
+    states,
+    wait_until_idle,
+)
 from ottla.broker.tests.world import NOW_MS
 from ottla.broker.txn.state import S
 from ottla.controller.image import PartitionRegistration
@@ -19,49 +29,49 @@ E = ErrorCode
 
 
 def test_a_producer_begins_and_goes_on() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     assert node.init().answer == A
     assert node.init().answer == (FIRST_ID, 1)
     assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
     assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2), "asked again, it hears the same"
-    assert said(node.init(expected=(FIRST_ID, 0))) is E.PRODUCER_FENCED
+    assert response_of(node.init(expected=(FIRST_ID, 0))) is E.PRODUCER_FENCED
     assert node.init("y").answer == (FIRST_ID + 1, 0)
     assert states(node)[0] == ("x", S.EMPTY, 0)
 
 
 def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     assert node.init(expected=A).answer == (FIRST_ID, 1)
 
     async def story() -> None:
         node.again()
-        await settled()
-        assert said(node.init(expected=A)) is E.PRODUCER_FENCED
+        await wait_until_idle()
+        assert response_of(node.init(expected=A)) is E.PRODUCER_FENCED
         assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
 
     run(node, story)
 
 
 def test_fact_123_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
-    node = TxnNode()
-    node.ids.left = 0
-    assert said(node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.machine.seen("x") is None
-    node.ids.left = None
+    node = TransactionCoordinatorNode()
+    node.ids.remaining = 0
+    assert response_of(node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.machine.committed_transaction("x") is None
+    node.ids.remaining = None
     assert node.init().answer == A
 
 
 @pytest.mark.parametrize(("level", "epochs"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 1))])
 def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[int, int]) -> None:
-    node = TxnNode(level=level)
-    begun(node, 0, version=level)
+    node = TransactionCoordinatorNode(level=level)
+    start_transaction(node, 0, version=level)
 
     async def story() -> None:
         ticket = node.init()
-        assert said(ticket) is E.CONCURRENT_TRANSACTIONS
-        assert said(node.init()) is E.CONCURRENT_TRANSACTIONS
-        await settled()
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
         assert node.seen().state is S.COMPLETE_ABORT
         assert [m.producer_epoch for q in node.marked for m in q.markers] == [epochs[0]]
         assert [m.transaction_version for q in node.marked for m in q.markers] == [2 if level == 2 else 0]
@@ -75,48 +85,48 @@ def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs
 
 
 def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
-    node = TxnNode(followed=True)
+    node = TransactionCoordinatorNode(followed=True)
     first = node.init()
     assert first.answer is None
     for ticket in (node.init(), node.init(expected=A), node.add(A, 0), node.end(A, commits=True)):
-        assert said(ticket) is E.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
     node.commit_log()
     assert first.answer == A
     adding = node.add(A, 0, 1)
-    assert said(node.add(A, 0)) is E.CONCURRENT_TRANSACTIONS
+    assert response_of(node.add(A, 0)) is E.CONCURRENT_TRANSACTIONS
     assert node.seen().state is S.EMPTY, "what is not committed is not seen"
     node.commit_log()
-    assert (said(adding), node.seen().state) == (E.NONE, S.ONGOING)
+    assert (response_of(adding), node.seen().state) == (E.NONE, S.ONGOING)
     ending = node.end(A, commits=True)
     for ticket in (node.end(A, commits=True), node.init(), node.add(A, 2)):
-        assert said(ticket) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
     assert node.verify(A, 0).answer == {("t", 0)}, "fact 129: nothing is pending for who only asks"
     node.commit_log()
     assert ending.answer == (FIRST_ID, 1)
 
 
 def test_fact_117_what_the_log_refuses_changes_nothing() -> None:
-    node = TxnNode()
-    begun(node, 0)
-    well = refuse(node, E.NOT_ENOUGH_REPLICAS)
-    assert said(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
-    assert said(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
-    assert (node.seen().state, node.machine.pending) == (S.ONGOING, {})
-    assert node.machine.seen("new") is None
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    assert (node.seen().state, node.machine.pending_transitions) == (S.ONGOING, {})
+    assert node.machine.committed_transaction("new") is None
     well()
     assert node.end(A, commits=True).answer == (FIRST_ID, 1)
 
 
 def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once() -> None:
-    node = TxnNode(followed=True, min_isr=2)
-    begun(node, 0)
+    node = TransactionCoordinatorNode(followed=True, min_isr=2)
+    start_transaction(node, 0)
     node.commit_log()
     written = node.replica.log.log_end_offset
     node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
-    assert said(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
-    assert said(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
     assert node.replica.log.log_end_offset == written
-    assert node.machine.pending == {}
+    assert node.machine.pending_transitions == {}
     node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 3, 2), NOW_MS)
     ending = node.end(A, commits=True)
     node.commit_log()
@@ -125,29 +135,29 @@ def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_fact_122_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
-    node = TxnNode(level=level)
-    begun(node, 0)
-    well = refuse(node, E.NOT_ENOUGH_REPLICAS)
+    node = TransactionCoordinatorNode(level=level)
+    start_transaction(node, 0)
+    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
     for _ in range(3):
-        assert said(node.init()) is E.COORDINATOR_NOT_AVAILABLE
+        assert response_of(node.init()) is E.COORDINATOR_NOT_AVAILABLE
     well()
     node.init()
     assert states(node)[-1] == ("x", S.PREPARE_ABORT, 1)
 
 
 def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
-    node = TxnNode(followed=True)
-    begun(node, 0)
+    node = TransactionCoordinatorNode(followed=True)
+    start_transaction(node, 0)
 
     async def story() -> None:
         ticket = node.end(A, commits=True)
         await trio.sleep(61)
-        assert said(ticket) is E.COORDINATOR_NOT_AVAILABLE
-        assert said(node.end(A, commits=True)) is E.CONCURRENT_TRANSACTIONS, "it may yet be committed"
+        assert response_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
+        assert response_of(node.end(A, commits=True)) is E.CONCURRENT_TRANSACTIONS, "it may yet be committed"
         assert node.marked == [], "and nobody is told before it is"
         await trio.sleep(200)
         node.commit_log()
-        await settled()
+        await wait_until_idle()
         assert len(node.marked) == 1
         node.commit_log()
         assert node.seen().state is S.COMPLETE_COMMIT
@@ -161,23 +171,23 @@ def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
 
 @pytest.mark.parametrize(("commits", "title"), [(True, "COMMIT"), (False, "ABORT")])
 def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
-    node = TxnNode()
-    begun(node, 0, 2)
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 2)
 
     async def story() -> None:
         assert node.end(A, commits=commits).answer == (FIRST_ID, 1)
         assert node.marked == []
         assert node.seen().state is S[f"PREPARE_{title}"]
-        assert said(node.end(A, commits=commits)) is E.CONCURRENT_TRANSACTIONS
-        await settled()
+        assert response_of(node.end(A, commits=commits)) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
         topic = WritableTxnMarkerTopic("t", [0, 2])
         assert [q.markers for q in node.marked] == [[WritableTxnMarker(FIRST_ID, 1, commits, [topic], 3, 2)]]
         assert node.seen().state is S[f"COMPLETE_{title}"]
         assert node.seen().partitions == frozenset()
         assert node.end(A, commits=commits).answer == (FIRST_ID, 1), "a retry"
-        assert said(node.end(A, commits=not commits)) is E.INVALID_TXN_STATE
-        assert said(node.add(A, 1)) is E.PRODUCER_FENCED
-        assert said(node.add((FIRST_ID, 1), 1)) is E.NONE
+        assert response_of(node.end(A, commits=not commits)) is E.INVALID_TXN_STATE
+        assert response_of(node.add(A, 1)) is E.PRODUCER_FENCED
+        assert response_of(node.add((FIRST_ID, 1), 1)) is E.NONE
 
     run(node, story)
     assert [state for _, state, _ in states(node)] == [
@@ -190,63 +200,67 @@ def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str)
 
 
 def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
-    node = TxnNode()
-    begun(node, 0, version=0)
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, version=0)
 
     async def story() -> None:
         assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
-        assert said(node.end(A, commits=True, bumps=False)) is E.CONCURRENT_TRANSACTIONS
-        await settled()
-        assert (node.seen().state, node.seen().producer_epoch, node.seen().client_version) == (S.COMPLETE_COMMIT, 0, 0)
+        assert response_of(node.end(A, commits=True, bumps=False)) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
+        assert (node.seen().state, node.seen().producer_epoch, node.seen().client_transaction_version) == (
+            S.COMPLETE_COMMIT,
+            0,
+            0,
+        )
         assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
-        assert said(node.end(A, commits=False, bumps=False)) is E.INVALID_TXN_STATE
+        assert response_of(node.end(A, commits=False, bumps=False)) is E.INVALID_TXN_STATE
         assert [m.transaction_version for q in node.marked for m in q.markers] == [0]
 
     run(node, story)
 
 
 def test_fact_134_an_abort_of_nothing_is_complete_at_once() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     assert node.end(A, commits=False).answer == (FIRST_ID, 1)
     assert node.seen().state is S.COMPLETE_ABORT
     assert node.end((FIRST_ID, 1), commits=False).answer == (FIRST_ID, 2)
     assert node.marked == []
-    assert said(node.end((FIRST_ID, 2), commits=True)) is E.INVALID_TXN_STATE
+    assert response_of(node.end((FIRST_ID, 2), commits=True)) is E.INVALID_TXN_STATE
 
 
 def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
-    node = TxnNode()
-    assert said(node.end(A, commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert said(node.add(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert said(node.verify(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
-    begun(node, 0)
-    assert said(node.end((1, 0), commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert said(node.verify((FIRST_ID, 1), 0)) is E.PRODUCER_FENCED
+    node = TransactionCoordinatorNode()
+    assert response_of(node.end(A, commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.add(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
+    start_transaction(node, 0)
+    assert response_of(node.end((1, 0), commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify((FIRST_ID, 1), 0)) is E.PRODUCER_FENCED
     assert node.verify(A, 0, 1).answer == {("t", 0)}
 
 
 def test_fact_127_partitions_that_are_there_are_not_written_again() -> None:
-    node = TxnNode()
-    begun(node, 0, 1)
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 1)
     count = len(states(node))
-    assert said(node.add(A, 1)) is E.NONE
+    assert response_of(node.add(A, 1)) is E.NONE
     assert len(states(node)) == count
-    assert said(node.add(A, 1, 2)) is E.NONE
+    assert response_of(node.add(A, 1, 2)) is E.NONE
     assert node.seen().partitions == {("t", 0), ("t", 1), ("t", 2)}
 
 
 def test_what_hangs_on_a_record_read_but_not_yet_for_good_waits_for_it() -> None:
-    node = TxnNode(followed=True)
-    begun(node, 0)
+    node = TransactionCoordinatorNode(followed=True)
+    start_transaction(node, 0)
 
     async def story() -> None:
         node.add(A, 1)
         node.again()
-        await settled()
+        await wait_until_idle()
         ticket = node.add(A, 1)
         assert ticket.answer is None, "it could still get lost"
         node.commit_log()
-        assert said(ticket) is E.NONE
+        assert response_of(ticket) is E.NONE
 
     run(node, story)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ottla.broker.txn import deciding, ending, enlisting, initialising
-from ottla.broker.txn.deciding import Verdict
+from ottla.broker.txn.deciding import EndTxnDecision
 from ottla.broker.txn.state import (
-    AT_REST,
-    BY_TITLE,
-    MAY_FOLLOW,
-    PREPARED,
+    IDLE_STATES,
+    PREPARED_STATES,
+    STATES_BY_NAME,
+    VALID_PREVIOUS_STATES,
     S,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -24,10 +24,10 @@ NOW = 5_000
 ONE = frozenset({("t", 0)})
 
 
-def txn(state: TransactionState = S.EMPTY, pid: int = 10, epoch: int = 4, **more: Any) -> Transaction:
+def txn(state: TransactionState = S.EMPTY, pid: int = 10, epoch: int = 4, **more: Any) -> TransactionMetadata:
     started = -1 if state is S.EMPTY else 1_000
-    given: dict[str, Any] = {"partitions": ONE if state in {S.ONGOING, *PREPARED} else frozenset(), **more}
-    return Transaction(pid, epoch, 9_000, state, started_ms=started, updated_ms=2_000, **given)
+    given: dict[str, Any] = {"partitions": ONE if state in {S.ONGOING, *PREPARED_STATES} else frozenset(), **more}
+    return TransactionMetadata(pid, epoch, 9_000, state, start_ms=started, last_update_ms=2_000, **given)
 
 
 def fresh() -> int:
@@ -57,13 +57,13 @@ PREPARE_EPOCH_FENCE: ONGOING
 def test_fact_111_which_state_may_follow_which(line: str) -> None:
     name, _, before = line.partition(":")
     allowed = {S[x] for x in before.split()}
-    assert MAY_FOLLOW[S[name]] == allowed
+    assert VALID_PREVIOUS_STATES[S[name]] == allowed
     for state in S:
         if state in allowed:
-            assert txn(state).to(S[name]).state is S[name]
+            assert txn(state).transition_to(S[name]).state is S[name]
         else:
             with pytest.raises(AssertionError):
-                txn(state).to(S[name])
+                txn(state).transition_to(S[name])
 
 
 def test_states_are_named_as_users_know_them() -> None:
@@ -77,29 +77,29 @@ def test_states_are_named_as_users_know_them() -> None:
         "Dead",
         "PrepareEpochFence",
     ]
-    assert [state.title for state in S] == titles
-    assert BY_TITLE["PrepareEpochFence"] is S.PREPARE_EPOCH_FENCE
-    assert {s.title for s in AT_REST} == {"Empty", "CompleteCommit", "CompleteAbort"}
+    assert [state.state_name for state in S] == titles
+    assert STATES_BY_NAME["PrepareEpochFence"] is S.PREPARE_EPOCH_FENCE
+    assert {s.state_name for s in IDLE_STATES} == {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
 def test_fact_113_a_transition_remembers_the_producer_id_it_was_prepared_under() -> None:
-    assert txn(S.EMPTY, pid=10, previous_producer_id=3).to(S.ONGOING).previous_producer_id == 10
+    assert txn(S.EMPTY, pid=10, previous_producer_id=3).transition_to(S.ONGOING).previous_producer_id == 10
 
 
 # ---------------------------------------------------------------------- InitProducerId, fact 120
 
-Row = tuple[str, Transaction, Any, Any]
+Row = tuple[str, TransactionMetadata, Any, Any]
 
 
-def begin(known: Transaction, expected: Any) -> Any:
+def begin(known: TransactionMetadata, expected: Any) -> Any:
     try:
-        initialising.check_expected(known, expected)
-        after = initialising.begun(known, expected, 7_000, NOW, fresh)
+        initialising.check_expected_producer(known, expected)
+        after = initialising.prepare_init_producer_id(known, expected, 7_000, NOW, fresh)
     except ProtocolError as error:
         return error.code
-    assert (after.state, after.partitions, after.started_ms) == (S.EMPTY, frozenset(), -1)
-    assert (after.updated_ms, after.timeout_ms) == (NOW, 7_000)
-    return after.producer_id, after.producer_epoch, after.last_epoch
+    assert (after.state, after.partitions, after.start_ms) == (S.EMPTY, frozenset(), -1)
+    assert (after.last_update_ms, after.timeout_ms) == (NOW, 7_000)
+    return after.producer_id, after.producer_epoch, after.last_producer_epoch
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def begin(known: Transaction, expected: Any) -> Any:
     ],
 )
 def test_fact_120_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
-    assert initialising.check(transactional_id, timeout_ms, 900_000) is code
+    assert initialising.check_request(transactional_id, timeout_ms, 900_000) is code
 
 
 LAST = 32_766
@@ -146,22 +146,22 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-@pytest.mark.parametrize("state", sorted(AT_REST), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
 def test_fact_120_rows_6_to_14(row: Row, state: TransactionState) -> None:
     _, known, expected, outcome = row
-    assert begin(known._replace(state=state, started_ms=1_000), expected) == outcome
+    assert begin(known._replace(state=state, start_ms=1_000), expected) == outcome
 
 
 def test_fact_123_without_a_producer_id_the_exhausted_one_stays() -> None:
     with pytest.raises(ProtocolError) as caught:
-        initialising.begun(txn(epoch=LAST), None, 7_000, NOW, none_left)
+        initialising.prepare_init_producer_id(txn(epoch=LAST), None, 7_000, NOW, none_left)
     assert caught.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
 
 
 # ---------------------------------------------------------------------- adding
 
 
-def check(known: Transaction | None, pid: int, epoch: int) -> ErrorCode:
+def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
     try:
         enlisting.check_producer(known, pid, epoch)
     except ProtocolError as error:
@@ -185,28 +185,33 @@ def check(known: Transaction | None, pid: int, epoch: int) -> ErrorCode:
         (txn(S.EMPTY), 10, 4, E.NONE),
     ],
 )
-def test_fact_127_who_may_add(known: Transaction | None, pid: int, epoch: int, code: ErrorCode) -> None:
+def test_fact_127_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
     assert check(known, pid, epoch) is code
 
 
-@pytest.mark.parametrize("state", sorted(AT_REST), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
 def test_fact_128_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
-    after = enlisting.added(txn(state), ONE, 2, NOW)
+    after = enlisting.prepare_add_partitions(txn(state), ONE, 2, NOW)
     assert after is not None
-    assert (after.state, after.started_ms, after.updated_ms, after.client_version) == (S.ONGOING, NOW, NOW, 2)
+    assert (after.state, after.start_ms, after.last_update_ms, after.client_transaction_version) == (
+        S.ONGOING,
+        NOW,
+        NOW,
+        2,
+    )
     assert after.partitions == ONE
 
 
 def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
-    after = enlisting.added(txn(S.ONGOING, client_version=2), frozenset({("t", 1)}), 0, NOW)
+    after = enlisting.prepare_add_partitions(txn(S.ONGOING, client_version=2), frozenset({("t", 1)}), 0, NOW)
     assert after is not None
-    assert (after.started_ms, after.updated_ms, after.client_version) == (1_000, NOW, 0)
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version) == (1_000, NOW, 0)
     assert after.partitions == {("t", 0), ("t", 1)}
 
 
 def test_fact_127_what_has_all_of_them_already_is_not_written_again() -> None:
-    assert enlisting.added(txn(S.ONGOING), ONE, 2, NOW) is None
-    assert enlisting.added(txn(S.COMPLETE_COMMIT), frozenset(), 2, NOW) is not None
+    assert enlisting.prepare_add_partitions(txn(S.ONGOING), ONE, 2, NOW) is None
+    assert enlisting.prepare_add_partitions(txn(S.COMPLETE_COMMIT), frozenset(), 2, NOW) is not None
 
 
 # ---------------------------------------------------------------------- EndTxn of version 1, fact 131
@@ -219,10 +224,12 @@ PrepareCommit   48         51
 CompleteAbort   done       48
 CompleteCommit  48         done
 """
-WORDS = {"go": Verdict.PREPARE, "done": Verdict.DONE}
+WORDS = {"go": EndTxnDecision.PREPARE, "done": EndTxnDecision.ALREADY_COMPLETE}
 
 
-def verdict(rule: Any, known: Transaction, pid: int, epoch: int, *, commits: bool, pending: bool = False) -> Any:
+def verdict(
+    rule: Any, known: TransactionMetadata, pid: int, epoch: int, *, commits: bool, pending: bool = False
+) -> Any:
     try:
         return rule(known, pid, epoch, commits=commits, is_pending=pending)
     except ProtocolError as error:
@@ -236,15 +243,18 @@ def meant(word: str) -> Any:
 @pytest.mark.parametrize("line", CLASSIC.strip().splitlines())
 def test_fact_131_the_table_of_version_1(line: str) -> None:
     title, abort, commit = line.split()
-    known = txn(BY_TITLE[title])
-    assert verdict(deciding.classic, known, 10, 4, commits=False) == meant(abort)
-    assert verdict(deciding.classic, known, 10, 4, commits=True) == meant(commit)
+    known = txn(STATES_BY_NAME[title])
+    assert verdict(deciding.decide_without_epoch_bump, known, 10, 4, commits=False) == meant(abort)
+    assert verdict(deciding.decide_without_epoch_bump, known, 10, 4, commits=True) == meant(commit)
     for commits in (True, False):
         for epoch in (3, 5):
-            assert verdict(deciding.classic, known, 10, epoch, commits=commits, pending=True) is E.PRODUCER_FENCED
-        wrong = verdict(deciding.classic, known, 11, 3, commits=commits, pending=True)
+            assert (
+                verdict(deciding.decide_without_epoch_bump, known, 10, epoch, commits=commits, pending=True)
+                is E.PRODUCER_FENCED
+            )
+        wrong = verdict(deciding.decide_without_epoch_bump, known, 11, 3, commits=commits, pending=True)
         assert wrong is E.INVALID_PRODUCER_ID_MAPPING
-        on_its_way = verdict(deciding.classic, known, 10, 4, commits=commits, pending=True)
+        on_its_way = verdict(deciding.decide_without_epoch_bump, known, 10, 4, commits=commits, pending=True)
         assert on_its_way is E.CONCURRENT_TRANSACTIONS
 
 
@@ -263,8 +273,8 @@ CompleteCommit  48    go   done  48
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
 def test_fact_132_the_table_of_version_2(line: str) -> None:
     title, abort_retry, abort, commit_retry, commit = line.split()
-    known = txn(BY_TITLE[title])
-    rule = deciding.with_bump
+    known = txn(STATES_BY_NAME[title])
+    rule = deciding.decide_with_epoch_bump
     assert verdict(rule, known, 10, 3, commits=False) == meant(abort_retry)
     assert verdict(rule, known, 10, 4, commits=False) == meant(abort)
     assert verdict(rule, known, 10, 3, commits=True) == meant(commit_retry)
@@ -281,14 +291,19 @@ def test_fact_132_the_table_of_version_2(line: str) -> None:
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
 def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None:
     title, abort_retry, _, commit_retry, _ = line.split()
-    state = BY_TITLE[title]
+    state = STATES_BY_NAME[title]
     known = txn(state, epoch=0, previous_producer_id=9)
     fenced = E.PRODUCER_FENCED
     for commits, word in ((False, abort_retry), (True, commit_retry)):
-        outcome = verdict(deciding.with_bump, known, 9, LAST, commits=commits)
+        outcome = verdict(deciding.decide_with_epoch_bump, known, 9, LAST, commits=commits)
         assert outcome == (meant(word) if state in {S.COMPLETE_ABORT, S.COMPLETE_COMMIT} else fenced)
-        assert verdict(deciding.with_bump, known, 9, LAST - 1, commits=commits) is E.INVALID_PRODUCER_ID_MAPPING
-        assert verdict(deciding.with_bump, known, 8, LAST, commits=commits) is E.INVALID_PRODUCER_ID_MAPPING
+        assert (
+            verdict(deciding.decide_with_epoch_bump, known, 9, LAST - 1, commits=commits)
+            is E.INVALID_PRODUCER_ID_MAPPING
+        )
+        assert (
+            verdict(deciding.decide_with_epoch_bump, known, 8, LAST, commits=commits) is E.INVALID_PRODUCER_ID_MAPPING
+        )
 
 
 # ---------------------------------------------------------------------- what a transaction becomes
@@ -296,17 +311,27 @@ def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None
 
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
 def test_fact_131_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
-    after = ending.prepared(txn(S.ONGOING, last_epoch=3, client_version=2), NOW, commits=commits)
-    assert (after.state, after.producer_id, after.producer_epoch, after.last_epoch) == (state, 10, 4, 3)
-    assert (after.started_ms, after.updated_ms, after.client_version, after.next_producer_id) == (1_000, NOW, 0, -1)
+    after = ending.prepare_abort_or_commit(txn(S.ONGOING, last_epoch=3, client_version=2), NOW, commits=commits)
+    assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 4, 3)
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
+        1_000,
+        NOW,
+        0,
+        -1,
+    )
     assert after.partitions == ONE
 
 
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
 def test_fact_132_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: TransactionState) -> None:
-    after = ending.prepared_with_bump(txn(S.ONGOING), NOW, none_left, commits=commits)
-    assert (after.state, after.producer_id, after.producer_epoch, after.last_epoch) == (state, 10, 5, 4)
-    assert (after.started_ms, after.updated_ms, after.client_version, after.next_producer_id) == (1_000, NOW, 2, -1)
+    after = ending.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING), NOW, none_left, commits=commits)
+    assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 5, 4)
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
+        1_000,
+        NOW,
+        2,
+        -1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -324,43 +349,56 @@ def test_fact_132_used_up_epochs_bring_another_id_after_the_markers(
     marked: int,
     next_id: int,
 ) -> None:
-    after = ending.prepared_with_bump(txn(S.ONGOING, epoch=epoch), NOW, fresh, commits=commits)
+    after = ending.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING, epoch=epoch), NOW, fresh, commits=commits)
     assert (after.producer_id, after.producer_epoch, after.next_producer_id) == (10, marked, next_id)
-    done = ending.completed(after, NOW + 1)
+    done = ending.prepare_complete(after, NOW + 1)
     expected = (10, marked, epoch) if next_id == -1 else (99, 0, epoch)
-    assert (done.producer_id, done.producer_epoch, done.last_epoch) == expected
+    assert (done.producer_id, done.producer_epoch, done.last_producer_epoch) == expected
     assert (done.next_producer_id, done.previous_producer_id) == (-1, 10)
 
 
 def test_fact_132_without_an_id_for_later_nothing_is_decided() -> None:
     with pytest.raises(ProtocolError):
-        ending.prepared_with_bump(txn(S.ONGOING, epoch=LAST), NOW, none_left, commits=True)
+        ending.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING, epoch=LAST), NOW, none_left, commits=True)
 
 
-@pytest.mark.parametrize("state", sorted(AT_REST), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
 def test_fact_134_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
-    after = ending.prepared_with_bump(txn(state), NOW, fresh, commits=False)
-    assert (after.started_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)
+    after = ending.prepare_abort_or_commit_with_epoch_bump(txn(state), NOW, fresh, commits=False)
+    assert (after.start_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)
 
 
 @pytest.mark.parametrize(
     ("before", "state"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
 def test_fact_115_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
-    done = ending.completed(txn(before, client_version=2), NOW)
-    assert (done.state, done.partitions, done.started_ms, done.updated_ms) == (state, frozenset(), 1_000, NOW)
-    assert (done.producer_id, done.producer_epoch, done.client_version) == (10, 4, 2)
+    done = ending.prepare_complete(txn(before, client_version=2), NOW)
+    assert (done.state, done.partitions, done.start_ms, done.last_update_ms) == (state, frozenset(), 1_000, NOW)
+    assert (done.producer_id, done.producer_epoch, done.client_transaction_version) == (10, 4, 2)
 
 
 def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
-    after = ending.fenced(txn(S.ONGOING, last_epoch=3), NOW, none_left, bumps=False)
-    assert (after.state, after.producer_epoch, after.last_epoch, after.client_version) == (S.PREPARE_ABORT, 5, -1, 0)
-    assert ending.fenced(txn(S.ONGOING, epoch=LAST + 1), NOW, none_left, bumps=False).producer_epoch == LAST + 1
+    after = ending.prepare_fence_producer_epoch(txn(S.ONGOING, last_epoch=3), NOW, none_left, bumps=False)
+    assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
+        S.PREPARE_ABORT,
+        5,
+        -1,
+        0,
+    )
+    assert (
+        ending.prepare_fence_producer_epoch(txn(S.ONGOING, epoch=LAST + 1), NOW, none_left, bumps=False).producer_epoch
+        == LAST + 1
+    )
 
 
 def test_fact_135_a_fence_of_version_2_bumps_once() -> None:
-    after = ending.fenced(txn(S.ONGOING), NOW, none_left, bumps=True)
-    assert (after.state, after.producer_epoch, after.last_epoch, after.client_version) == (S.PREPARE_ABORT, 5, 4, 2)
-    done = ending.completed(after, NOW)
-    assert verdict(deciding.with_bump, done, 10, 4, commits=False) is Verdict.DONE
-    assert verdict(deciding.with_bump, done, 10, 4, commits=True) is E.INVALID_TXN_STATE
+    after = ending.prepare_fence_producer_epoch(txn(S.ONGOING), NOW, none_left, bumps=True)
+    assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
+        S.PREPARE_ABORT,
+        5,
+        4,
+        2,
+    )
+    done = ending.prepare_complete(after, NOW)
+    assert verdict(deciding.decide_with_epoch_bump, done, 10, 4, commits=False) is EndTxnDecision.ALREADY_COMPLETE
+    assert verdict(deciding.decide_with_epoch_bump, done, 10, 4, commits=True) is E.INVALID_TXN_STATE

@@ -11,7 +11,12 @@ import trio
 
 from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.broker.txn import verification
-from ottla.broker.txn.verification import Ground, Operation, Verifier, Wanted
+from ottla.broker.txn.verification import (
+    TransactionSupportedOperation,
+    TransactionVerifier,
+    TransactionVerifierDependencies,
+    VerificationRequest,
+)
 from ottla.controller.image import PartitionRegistration, TopicImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -21,7 +26,7 @@ from ottla.wire.messages import add_partitions_to_txn as m
 Work = Callable[[m.AddPartitionsToTxnRequest], Awaitable[m.AddPartitionsToTxnResponse]]
 
 
-class Elsewhere:
+class RemoteTransactionCoordinator:
     """A coordinator at broker 2: each question takes a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, highest: int = 5) -> None:
@@ -35,8 +40,8 @@ class Elsewhere:
         seen = SimpleNamespace(topics={**image.topics, topic.name: topic}, brokers=brokers)
         self.image: Any = seen
         metadata: Any = SimpleNamespace(image=seen)
-        self.verifier = Verifier(
-            Ground(stage.env, stage.config, metadata, stage.hosted, lambda x: 0, self._here)  # type: ignore[arg-type]
+        self.verifier = TransactionVerifier(
+            TransactionVerifierDependencies(stage.env, stage.config, metadata, stage.hosted, lambda x: 0, self._here)  # type: ignore[arg-type]
         )
         self.requests: list[list[tuple[str, int]]] = []
         self.under_way = self.most = 0
@@ -47,7 +52,7 @@ class Elsewhere:
         async def to(line: Any) -> Any:
             return self.channel
 
-        monkeypatch.setattr(verification._Line, "_channel", to)
+        monkeypatch.setattr(verification._CoordinatorConnection, "_channel", to)
 
     async def _here(self, request: Any, version: int) -> Any:
         raise AssertionError("the coordinator is not here")
@@ -73,12 +78,12 @@ class Elsewhere:
         return response
 
     async def ask(self, name: str, epoch: int = 0, pid: int = 7, partition: int = 0) -> dict[Any, E]:
-        wanted = Wanted(name, pid, epoch, {("t", partition): 0}, Operation.ADD)
-        answer = await self.verifier.once(wanted)
-        return {at: code for at, code in answer.refused.items() if code}
+        wanted = VerificationRequest(name, pid, epoch, {("t", partition): 0}, TransactionSupportedOperation.ADD)
+        answer = await self.verifier.verify_once(wanted)
+        return {at: code for at, code in answer.errors.items() if code}
 
 
-def told(elsewhere: Elsewhere, *questions: tuple[str, int]) -> dict[int, Any]:
+def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -> dict[int, Any]:
     """Answers by number of the question; they come one after the other, all while the first is under way."""
     out: dict[int, Any] = {}
 
@@ -97,7 +102,7 @@ def told(elsewhere: Elsewhere, *questions: tuple[str, int]) -> dict[int, Any]:
 
 
 def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [("a", 0), ("b", 0), ("c", 0), ("d", 0)]
     assert told(elsewhere, *names) == dict.fromkeys(range(4), E.NONE)
     assert elsewhere.requests == [[("a", 0)], [("b", 0), ("c", 0), ("d", 0)]]
@@ -105,8 +110,8 @@ def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkey
 
 
 def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "PARTITIONS_AT_ONCE", 2)
-    elsewhere = Elsewhere(monkeypatch)
+    monkeypatch.setattr(verification, "MAX_PARTITIONS_PER_REQUEST", 2)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [(name, 0) for name in "abcdef"]
     assert told(elsewhere, *names) == dict.fromkeys(range(6), E.NONE)
     assert elsewhere.requests == [names[:1], names[1:3], names[3:5], names[5:]]
@@ -114,7 +119,7 @@ def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest
 
 
 def test_an_answer_is_looked_through_once_however_many_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     looked_through = []
 
     class Rows(list[Any]):
@@ -145,13 +150,13 @@ NEWER = [
 def test_fact_151_of_one_id_the_newest_question_counts(
     questions: list[tuple[str, int]], answers: dict[int, E], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     assert told(elsewhere, *questions) == {0: E.NONE, **answers}
     assert elsewhere.requests == [[("a", 0)], [("b", sent)]]
 
 
 def test_each_transaction_hears_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.says = lambda x: E.PRODUCER_FENCED if x.transactional_id == "b" else E.NONE
     assert told(elsewhere, ("x", 0), ("a", 0), ("b", 0)) == {0: E.NONE, 1: E.NONE, 2: E.INVALID_PRODUCER_EPOCH}
 
@@ -160,20 +165,20 @@ def test_each_transaction_hears_its_own_answer(monkeypatch: pytest.MonkeyPatch) 
 def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_producer(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.says = lambda x: error if x.transactional_id == "a" else E.NONE
     assert told(elsewhere, ("a", 0), ("b", 0)) == {0: E.NETWORK_EXCEPTION, 1: E.NONE}
 
 
 def test_fact_151_one_too_old_to_be_asked_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch, highest=3)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch, highest=3)
     assert told(elsewhere, ("a", 0)) == {0: E.NONE}
     assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_without_a_coordinator_there_is_nobody_to_ask(*, fenced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     if fenced:
         elsewhere.image.brokers[2].fenced = True
     else:
@@ -182,7 +187,7 @@ def test_without_a_coordinator_there_is_nobody_to_ask(*, fenced: bool, monkeypat
 
 
 def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
 
     async def main() -> Any:
         with trio.move_on_after(0.5):
@@ -195,7 +200,7 @@ def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.Mon
 
 def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its host may be cut off, and answer nothing for half a minute: the producer asks again, and somebody else."""
-    elsewhere = Elsewhere(monkeypatch)
+    elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.takes_s = 1000.0
     out: list[dict[Any, E]] = []
 

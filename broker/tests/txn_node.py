@@ -8,19 +8,19 @@ from typing import Any
 import trio
 import trio.testing
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.metadata.producer_ids import ProducerIdUnavailable
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.server.dispatch import load_handler
-from ottla.broker.tests.register import Refusing
+from ottla.broker.tests.register import FailingReplica
 from ottla.broker.tests.world import HandlerFixture, run_virtual
 from ottla.broker.txn import events as ev
 from ottla.broker.txn import records as tr
-from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, machine_of
-from ottla.broker.txn.machine import TxnMachine
-from ottla.broker.txn.markers import Around
-from ottla.broker.txn.state import Transaction, TransactionState
+from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, state_machine_of
+from ottla.broker.txn.machine import TransactionStateMachine
+from ottla.broker.txn.markers import MarkerSenderDependencies
+from ottla.broker.txn.state import TransactionMetadata, TransactionState
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -39,27 +39,27 @@ A = (FIRST_ID, 0)
 """The producer that came first, and its first epoch."""
 
 
-class Ids:
-    """Producer ids one after the other; ``left`` of them, where it is set."""
+class ProducerIdSequence:
+    """Producer ids one after the other; ``remaining`` of them, where it is set."""
 
     def __init__(self) -> None:
-        self.given = 0
-        self.left: int | None = None
+        self.issued = 0
+        self.remaining: int | None = None
 
-    def take(self) -> int:
-        if self.left == 0:
+    def next_id(self) -> int:
+        if self.remaining == 0:
             raise ProducerIdUnavailable
-        if self.left is not None:
-            self.left -= 1
-        self.given += 1
-        return FIRST_ID + self.given - 1
+        if self.remaining is not None:
+            self.remaining -= 1
+        self.issued += 1
+        return FIRST_ID + self.issued - 1
 
     async def wait_available(self) -> None:
-        if self.left == 0:
+        if self.remaining == 0:
             raise ProducerIdUnavailable
 
 
-class TxnNode:
+class TransactionCoordinatorNode:
     """A coordinator of all of `__transaction_state`; ``followed``: what it writes is committed when a test says so."""
 
     def __init__(
@@ -74,7 +74,7 @@ class TxnNode:
         """How many the topic has, as far as anybody says: one is led."""
         env: Any = self.stage.env
         self.timers = Timers(env)
-        self.ids = Ids()
+        self.ids = ProducerIdSequence()
         self.failures: list[Any] = []
         self.marked: list[WriteTxnMarkersRequest] = []
         """What leaders were told."""
@@ -82,14 +82,16 @@ class TxnNode:
         """What they say, one after the other; NONE when that is over."""
         self.silent = False
         self.takes_s = 0.0
-        self.around = Around(1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0)
+        self.around = MarkerSenderDependencies(
+            1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0
+        )
         self.transactions = self.coordinator(self.around)
         self.stage.services.transaction_coordinator = self.transactions
         self.stage.services.producer_ids = self.ids
         if led:
-            self.transactions.lead(self.replica)
+            self.transactions.on_election(self.replica)
 
-    def coordinator(self, around: Around) -> TransactionCoordinator:
+    def coordinator(self, around: MarkerSenderDependencies) -> TransactionCoordinator:
         """Another one, that sees such a node around it."""
         env: Any = self.stage.env
         return TransactionCoordinator(
@@ -99,14 +101,14 @@ class TxnNode:
             lambda *told: self.failures.append(told),
             lambda: self.partitions,
             lambda: self.level,
-            self.ids.take,
+            self.ids.next_id,
             around,
         )
 
     def again(self) -> None:
         """The partition is led anew, and read from its log."""
-        self.transactions.resign(self.replica)
-        self.transactions.lead(self.replica)
+        self.transactions.on_resignation(self.replica)
+        self.transactions.on_election(self.replica)
 
     async def _here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         self.marked.append(request)
@@ -132,35 +134,39 @@ class TxnNode:
     # ------------------------------------------------------------------ asking
 
     @property
-    def machine(self) -> TxnMachine:
-        return machine_of(self.transactions.shard_of("any"))
+    def machine(self) -> TransactionStateMachine:
+        return state_machine_of(self.transactions.shard_for("any"))
 
-    def seen(self, transactional_id: str = "x") -> Transaction:
-        found = self.machine.seen(transactional_id)
+    def seen(self, transactional_id: str = "x") -> TransactionMetadata:
+        found = self.machine.committed_transaction(transactional_id)
         assert found is not None
         return found
 
     def init(
         self, transactional_id: str = "x", expected: tuple[int, int] | None = None, timeout: int = 9_000
-    ) -> Ticket:
-        return self.transactions.ask(
+    ) -> PendingBrokerRequest:
+        return self.transactions.submit(
             transactional_id, lambda own: ev.InitProducerId(own, transactional_id, timeout, expected)
         )
 
-    def add(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2) -> Ticket:
+    def add(
+        self, who: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2
+    ) -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
-        return self.transactions.ask(
+        return self.transactions.submit(
             transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *who, parts, version)
         )
 
-    def verify(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x") -> Ticket:
+    def verify(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x") -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
-        return self.transactions.ask(
+        return self.transactions.submit(
             transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *who, parts)
         )
 
-    def end(self, who: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x") -> Ticket:
-        return self.transactions.ask(
+    def end(
+        self, who: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x"
+    ) -> PendingBrokerRequest:
+        return self.transactions.submit(
             transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *who, commits, bumps)
         )
 
@@ -170,34 +176,34 @@ class TxnNode:
 
     def commit_log(self) -> None:
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
-        self.transactions.advance(self.replica)
+        self.transactions.on_high_watermark_updated(self.replica)
 
 
-async def settled() -> None:
+async def wait_until_idle() -> None:
     """Everything that can be done now is done."""
     await trio.testing.wait_all_tasks_blocked()
 
 
-def run(node: TxnNode, story: Callable[[], Awaitable[None]]) -> None:
+def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
     """Run a story beside the coordinator's own tasks."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.transactions.run)
             nursery.start_soon(node.timers.run)
-            await settled()
+            await wait_until_idle()
             await story()
             nursery.cancel_scope.cancel()
 
     run_virtual(main)
 
 
-def said(ticket: Ticket) -> Any:
+def response_of(ticket: PendingBrokerRequest) -> Any:
     """An answer; a refusal as its code."""
     return ticket.answer.code if isinstance(ticket.answer, ProtocolError) else ticket.answer
 
 
-def states(node: TxnNode) -> list[tuple[str, TransactionState | None, int]]:
+def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState | None, int]]:
     """What stands in the log: id, state (None for a tombstone), epoch."""
     out = []
     for header, raw in node.replica.log.batches(0):
@@ -209,10 +215,10 @@ def states(node: TxnNode) -> list[tuple[str, TransactionState | None, int]]:
     return out
 
 
-def refuse(node: TxnNode, error: ErrorCode) -> Callable[[], None]:
+def fail_appends(node: TransactionCoordinatorNode, error: ErrorCode) -> Callable[[], None]:
     """The log takes nothing any more; gives what makes it well again."""
-    shard = node.transactions.shard_of("x")
-    shard.replica = Refusing(node.replica, ProtocolError(error))  # type: ignore[assignment]
+    shard = node.transactions.shard_for("x")
+    shard.replica = FailingReplica(node.replica, ProtocolError(error))  # type: ignore[assignment]
 
     def well() -> None:
         shard.replica = node.replica
@@ -220,7 +226,7 @@ def refuse(node: TxnNode, error: ErrorCode) -> Callable[[], None]:
     return well
 
 
-def begun(node: TxnNode, *numbers: int, version: int = 2) -> None:
+def start_transaction(node: TransactionCoordinatorNode, *numbers: int, version: int = 2) -> None:
     """A transaction is open, and known to be for good."""
     node.init()
     node.commit_log()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.services import BrokerServices
 from ottla.broker.turn import TimeSlice, WaitingJob
 from ottla.broker.txn.events import AddPartitions, VerifyPartitions
-from ottla.broker.txn.state import EPOCH_BUMP, TopicPartition
+from ottla.broker.txn.state import EPOCH_BUMP_VERSION, TopicPartition
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -26,14 +26,14 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-FROM_BROKERS = 4
+FIRST_BATCHED_VERSION = 4
 """The version from which on only brokers ask, and for producers whose transactions have epochs of their own."""
-SAYS_FENCED = 2
+FIRST_PRODUCER_FENCED_VERSION = 2
 """The version from which on a producer understands PRODUCER_FENCED."""
 E = ErrorCode
-Refuse = Callable[[str], ErrorCode]
+TopicCheck = Callable[[str], ErrorCode]
 """Why a topic may not be added; NONE where it may."""
-Codes = Callable[[TopicPartition], ErrorCode]
+PartitionErrors = Callable[[TopicPartition], ErrorCode]
 
 
 async def add_partitions(
@@ -41,33 +41,33 @@ async def add_partitions(
 ) -> AddPartitionsToTxnResponse:
     """Answer what a broker asks (v4-5), each transaction on its own. Nobody's rights are looked at."""
     rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
-        added(services, request.transactions, version, lambda topic: E.NONE)
+        add_or_verify_partitions(services, request.transactions, version, lambda topic: E.NONE)
     )
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
-def added(
-    services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: Refuse
+def add_or_verify_partitions(
+    services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
 ) -> WaitingJob[list[AddPartitionsToTxnResult]]:
     """Add, or verify, the partitions of each transaction; one row for each."""
-    asked: list[tuple[AddPartitionsToTxnTransaction, Ticket]] = []
+    asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
     rows: list[AddPartitionsToTxnResult] = []
     for txn in transactions:
         partitions: set[TopicPartition] = set()
-        codes = yield from _refusals(services, txn, refuse, partitions)
+        codes = yield from _partition_errors(services, txn, refuse, partitions)
         if codes:
-            rows.append((yield from row_of(txn, partial(_refusal, codes))))
+            rows.append((yield from build_transaction_result(txn, partial(_error_or_not_attempted, codes))))
         else:
-            asked.append((txn, _ask(services, txn, frozenset(partitions), version)))
+            asked.append((txn, _submit(services, txn, frozenset(partitions), version)))
         yield None
     for txn, ticket in asked:
         yield None if ticket.answer is not None else ticket
-        rows.append((yield from row_of(txn, partial(_code, ticket.answer, version))))
+        rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, ticket.answer, version))))
     return rows
 
 
-def _refusals(
-    services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: Refuse, partitions: set[TopicPartition]
+def _partition_errors(
+    services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
 ) -> WaitingJob[dict[TopicPartition, ErrorCode]]:
     """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
     out: dict[TopicPartition, ErrorCode] = {}
@@ -85,43 +85,45 @@ def _refusals(
     return out
 
 
-def _refusal(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> ErrorCode:
+def _error_or_not_attempted(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> ErrorCode:
     return codes.get(at, E.OPERATION_NOT_ATTEMPTED)
 
 
-def _ask(
+def _submit(
     services: BrokerServices, txn: AddPartitionsToTxnTransaction, partitions: frozenset[TopicPartition], version: int
-) -> Ticket:
+) -> PendingBrokerRequest:
     transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
     if not transactional_id:
-        ticket = Ticket()
-        ticket.give(ProtocolError(E.INVALID_REQUEST))
+        ticket = PendingBrokerRequest()
+        ticket.deliver(ProtocolError(E.INVALID_REQUEST))
         return ticket
     if txn.verify_only:
-        return services.transaction_coordinator.ask(
+        return services.transaction_coordinator.submit(
             transactional_id, lambda own: VerifyPartitions(own, transactional_id, producer_id, epoch, partitions)
         )
-    client_version = EPOCH_BUMP if version >= FROM_BROKERS else 0
-    return services.transaction_coordinator.ask(
+    client_version = EPOCH_BUMP_VERSION if version >= FIRST_BATCHED_VERSION else 0
+    return services.transaction_coordinator.submit(
         transactional_id,
         lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, client_version),
     )
 
 
-def _code(answer: Any, version: int, at: TopicPartition) -> ErrorCode:
+def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorCode:
     if isinstance(answer, ProtocolError):
-        return understood(answer.code, version)
+        return error_for_version(answer.code, version)
     if isinstance(answer, frozenset) and at not in answer:
         return E.TRANSACTION_ABORTABLE
     return E.NONE
 
 
-def understood(code: ErrorCode, version: int) -> ErrorCode:
+def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     """A code as a producer of this version can take it: an old one does not know that it may be fenced."""
-    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < SAYS_FENCED else code
+    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
 
 
-def row_of(txn: AddPartitionsToTxnTransaction, code_of: Codes) -> WaitingJob[AddPartitionsToTxnResult]:
+def build_transaction_result(
+    txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
+) -> WaitingJob[AddPartitionsToTxnResult]:
     """One transaction's row: a code for every partition."""
     out = AddPartitionsToTxnResult(txn.transactional_id)
     for topic in txn.topics:

@@ -14,16 +14,16 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.broker.txn import records as tr
-from ottla.broker.txn.events import Marked, MarkersDue
-from ottla.broker.txn.initialising import Fresh
-from ottla.broker.txn.machine import TxnMachine, TxnSettings
-from ottla.broker.txn.markers import Around, Markers
+from ottla.broker.txn.events import MarkersRequested, MarkersWritten
+from ottla.broker.txn.initialising import NewProducerId
+from ottla.broker.txn.machine import TransactionSettings, TransactionStateMachine
+from ottla.broker.txn.markers import MarkerSenderDependencies, TxnMarkerSender
 from ottla.broker.txn.records import TransactionRecord
 from ottla.log.machine import StateMachine
 from ottla.wire.errors import ProtocolError
@@ -45,37 +45,37 @@ class TransactionCoordinator:
         fail: DiskErrorHandler,
         count: Callable[[], int],
         level: Callable[[], int],
-        fresh: Fresh,
-        around: Around,
+        fresh: NewProducerId,
+        around: MarkerSenderDependencies,
     ) -> None:
-        """``count``: partitions of the topic, 0 for none; ``level``: the finalized transaction.version."""
-        self._count = count
-        self._fresh = fresh
-        self.level = level
+        """``count``: partitions of the topic, 0 for none; ``transaction_version``: the finalized transaction.version."""
+        self._partition_count = count
+        self._new_producer_id = fresh
+        self.transaction_version = level
         self._partitions = config.number("transaction.state.log.num.partitions")
         """As long as there is no topic that says otherwise."""
-        self.settings = TxnSettings(
+        self.settings = TransactionSettings(
             config.number("transaction.max.timeout.ms"),
             config.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             config.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
             config.number("transactional.id.expiration.ms"),
         )
-        self._markers = Markers(env, around, self._epoch_of, self._take)
+        self._markers = TxnMarkerSender(env, around, self._epoch_of, self._on_markers_written)
         self._runtime: CoordinatorRuntime[TransactionRecord] = CoordinatorRuntime(
             env,
             timers,
             fail,
             TOPIC,
-            self._machine,
+            self._new_state_machine,
             Serde(lambda record: tr.encode(record, level()), tr.decode, tr.form, base_sequence=-1),
             WRITE_TIMEOUT_MS,
             acks_all=True,
         )
-        self.resign = self._runtime.resign
-        self.shards = self._runtime.served
+        self.on_resignation = self._runtime.on_resignation
+        self.active_shards = self._runtime.active_shards
 
-    def _machine(self) -> StateMachine[TransactionRecord]:
-        return TxnMachine(self.settings, self._fresh, self.level, self._markers)
+    def _new_state_machine(self) -> StateMachine[TransactionRecord]:
+        return TransactionStateMachine(self.settings, self._new_producer_id, self.transaction_version, self._markers)
 
     async def run(self) -> None:
         """Load shards and send markers until cancelled."""
@@ -87,26 +87,26 @@ class TransactionCoordinator:
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that holds an id."""
-        return partition_of(transactional_id, self._count() or self._partitions)
+        return partition_for_key(transactional_id, self._partition_count() or self._partitions)
 
-    def lead(self, replica: HostedPartition) -> None:
+    def on_election(self, replica: HostedPartition) -> None:
         """Begin to serve a partition's ids."""
         if replica.topic == TOPIC:
-            self._runtime.lead(replica)
+            self._runtime.on_election(replica)
 
-    def advance(self, replica: HostedPartition) -> None:
+    def on_high_watermark_updated(self, replica: HostedPartition) -> None:
         """A partition's high watermark has moved."""
         if replica.topic == TOPIC:
-            self._runtime.advance(replica)
+            self._runtime.on_high_watermark_updated(replica)
 
     # ------------------------------------------------------------------ requests
 
-    def ask(self, transactional_id: str, event_of: Callable[[Ticket], Any]) -> Ticket:
+    def submit(self, transactional_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Hand in an event about an id that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
-        return self._runtime.ask(self.partition_for(transactional_id), event_of)
+        return self._runtime.submit(self.partition_for(transactional_id), event_of)
 
-    def shard_of(self, transactional_id: str) -> Shard[TransactionRecord]:
-        """The shard of an id: for reading, with `machine_of`.
+    def shard_for(self, transactional_id: str) -> Shard[TransactionRecord]:
+        """The shard of an id: for reading, with `state_machine_of`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -115,33 +115,33 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ markers
 
-    def _ending(self, due: MarkersDue | Marked) -> Shard[TransactionRecord] | None:
+    def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
         """The shard that ends a transaction; None where that is not this node's business any more.
 
         It is the one its id belongs to, unless the topic has got more partitions since.
         """
-        name, pending = due.transactional_id, due.pending
+        name, pending = due.transactional_id, due.pending_transition
         with suppress(ProtocolError):
-            shard = self.shard_of(name)
-            if machine_of(shard).pending.get(name) is pending:
+            shard = self.shard_for(name)
+            if state_machine_of(shard).pending_transitions.get(name) is pending:
                 return shard
         for shard in self._runtime:
-            if machine_of(shard).pending.get(name) is pending and self._runtime.is_served(shard):
+            if state_machine_of(shard).pending_transitions.get(name) is pending and self._runtime.is_served(shard):
                 return shard
         return None
 
-    def _epoch_of(self, due: MarkersDue) -> int | None:
+    def _epoch_of(self, due: MarkersRequested) -> int | None:
         """The leader epoch markers are sent under; None where nobody here ends the transaction any more."""
-        shard = self._ending(due)
+        shard = self._shard_ending(due)
         return None if shard is None else shard.replica.leader_epoch
 
-    def _take(self, marked: Marked) -> None:
-        shard = self._ending(marked)
+    def _on_markers_written(self, marked: MarkersWritten) -> None:
+        shard = self._shard_ending(marked)
         if shard is not None:  # else whoever leads the partition now sends them again
-            shard.hand_in(marked)
+            shard.enqueue(marked)
 
 
-def machine_of(shard: Shard[TransactionRecord]) -> TxnMachine:
+def state_machine_of(shard: Shard[TransactionRecord]) -> TransactionStateMachine:
     """A shard's transactions, to be read."""
-    assert isinstance(shard.machine, TxnMachine)
+    assert isinstance(shard.machine, TransactionStateMachine)
     return shard.machine

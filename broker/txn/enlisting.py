@@ -6,11 +6,11 @@ Source: ``TransactionCoordinator.handleAddPartitionsToTransaction``, ``handleVer
 
 from __future__ import annotations
 
-from ottla.broker.txn.state import AT_REST, PREPARED, S, TopicPartition, Transaction
+from ottla.broker.txn.state import IDLE_STATES, PREPARED_STATES, S, TopicPartition, TransactionMetadata
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
-def check_producer(txn: Transaction | None, producer_id: int, epoch: int) -> Transaction:
+def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> TransactionMetadata:
     """The transaction, if it is this producer's and may still be added to.
 
     Raises:
@@ -20,21 +20,21 @@ def check_producer(txn: Transaction | None, producer_id: int, epoch: int) -> Tra
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if txn.producer_epoch != epoch:
         raise ProtocolError(ErrorCode.PRODUCER_FENCED)
-    if txn.state in PREPARED:
+    if txn.state in PREPARED_STATES:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return txn
 
 
-def added(
-    txn: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
-) -> Transaction | None:
+def prepare_add_partitions(
+    txn: TransactionMetadata, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+) -> TransactionMetadata | None:
     """The transaction with these partitions as well; None where it has them already."""
     if txn.state is S.ONGOING and partitions <= txn.partitions:
         return None
-    return txn.to(
+    return txn.transition_to(
         S.ONGOING,
         partitions=txn.partitions | partitions,
-        started_ms=now_ms if txn.state in AT_REST else txn.started_ms,
+        started_ms=now_ms if txn.state in IDLE_STATES else txn.start_ms,
         updated_ms=now_ms,
         client_version=client_version,
     )

@@ -7,36 +7,36 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ottla.broker.txn.pending import Pending
+from ottla.broker.txn.pending import PendingTransition
 from ottla.broker.txn.state import TopicPartition
 
 
 class InitProducerId(NamedTuple):
     """A producer begins, or goes on; the answer is its id and epoch."""
 
-    ticket: Any
+    pending_request: Any
     transactional_id: str
     timeout_ms: int
-    expected: tuple[int, int] | None
+    expected_producer: tuple[int, int] | None
     """The id and epoch it goes on with; None for one that is new."""
 
 
 class AddPartitions(NamedTuple):
     """Enlist partitions; the answer is NONE."""
 
-    ticket: Any
+    pending_request: Any
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: frozenset[TopicPartition]
-    client_version: int
+    client_transaction_version: int
     """The transaction.version its producer goes by."""
 
 
 class VerifyPartitions(NamedTuple):
     """Ask whether partitions are enlisted; the answer is those of the transaction that are."""
 
-    ticket: Any
+    pending_request: Any
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -46,25 +46,25 @@ class VerifyPartitions(NamedTuple):
 class EndTransaction(NamedTuple):
     """Commit or abort; the answer is the id and epoch the producer goes on with, -1 and -1 where they stay."""
 
-    ticket: Any
+    pending_request: Any
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    commits: bool
-    bumps: bool
+    is_commit: bool
+    bumps_epoch: bool
     """Whether it ends as transactions with epochs of their own do (EndTxn v5 and later)."""
 
 
-class MarkersDue(NamedTuple):
+class MarkersRequested(NamedTuple):
     """The partitions of a transaction are to be told how it has ended."""
 
     transactional_id: str
-    pending: Pending
+    pending_transition: PendingTransition
 
 
-class Marked(NamedTuple):
+class MarkersWritten(NamedTuple):
     """Partitions have been told, or are no more."""
 
     transactional_id: str
-    pending: Pending
+    pending_transition: PendingTransition
     partitions: tuple[TopicPartition, ...]

@@ -12,74 +12,83 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
 from ottla.broker.txn import deciding, ending, enlisting, initialising
 from ottla.broker.txn import events as ev
-from ottla.broker.txn.deciding import Verdict
-from ottla.broker.txn.initialising import Fresh
-from ottla.broker.txn.pending import Pending
+from ottla.broker.txn.deciding import EndTxnDecision
+from ottla.broker.txn.initialising import NewProducerId
+from ottla.broker.txn.pending import PendingTransition
 from ottla.broker.txn.records import TransactionRecord
-from ottla.broker.txn.state import AT_REST, EPOCH_BUMP, FOREVER_MS, PREPARED, S, Transaction
+from ottla.broker.txn.state import (
+    EPOCH_BUMP_VERSION,
+    IDLE_STATES,
+    NO_TIMEOUT_MS,
+    PREPARED_STATES,
+    S,
+    TransactionMetadata,
+)
 from ottla.log.machine import RECORDS_PER_STEP, Effects, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-Fx = Effects[TransactionRecord]
+TransactionEffects = Effects[TransactionRecord]
 RETRY_MS = 100
 """After so long the end of a transaction is written again where the log did not take it."""
-FORGOTTEN_AT_ONCE = 5_000
-SETTLED_AT_ONCE = 200
+MAX_EXPIRED_PER_SCAN = 5_000
+MAX_RESULTS_PER_SLICE = 200
 """Of so many transitions the fate is looked at in one turn: some 10 us each, and more where markers are due."""
 
 
-class TxnSettings(NamedTuple):
+class TransactionSettings(NamedTuple):
     """What an operator may set; all in milliseconds."""
 
     max_timeout_ms: int
-    abort_every_ms: int
-    expiry_every_ms: int
+    abort_timed_out_interval_ms: int
+    remove_expired_interval_ms: int
     expiration_ms: int
 
 
-class TxnMachine:
-    """``handle`` decides, ``replay`` takes in records; reads go to `seen` and `ids`."""
+class TransactionStateMachine:
+    """``handle`` decides, ``replay`` takes in records; reads go to `committed_transaction` and `transactional_ids`."""
 
-    def __init__(self, settings: TxnSettings, fresh: Fresh, level: Callable[[], int], outbox: Any) -> None:
-        """``fresh``: producer ids; ``level``: the finalized transaction.version; ``outbox`` gets each `MarkersDue`."""
+    def __init__(
+        self, settings: TransactionSettings, fresh: NewProducerId, level: Callable[[], int], outbox: Any
+    ) -> None:
+        """``fresh``: producer ids; ``level``: the finalized transaction.version; ``outbox`` gets each `MarkersRequested`."""
         self.settings = settings
-        self._fresh = fresh
-        self._level = level
-        self._outbox = outbox
-        self._transactions: dict[str, Transaction] = {}
+        self._new_producer_id = fresh
+        self._transaction_version = level
+        self._marker_sender = outbox
+        self._transactions: dict[str, TransactionMetadata] = {}
         self._ongoing: dict[str, None] = {}
         self._prepared: dict[str, None] = {}
-        self.pending: dict[str, Pending] = {}
+        self.pending_transitions: dict[str, PendingTransition] = {}
 
     # ------------------------------------------------------------------ reading
 
-    def seen(self, transactional_id: str) -> Transaction | None:
+    def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
         """What is known of an id for good."""
-        pending = self.pending.get(transactional_id)
-        return self._transactions.get(transactional_id) if pending is None else pending.seen()
+        pending = self.pending_transitions.get(transactional_id)
+        return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
-    def ids(self) -> list[str]:
+    def transactional_ids(self) -> list[str]:
         """All ids there are, those on their way among them."""
-        return [*self._transactions, *(x for x in self.pending if x not in self._transactions)]
+        return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
 
     # ------------------------------------------------------------------ the contract
 
-    def handle(self, now_ms: int, event: Any) -> Fx:
+    def handle(self, now_ms: int, event: Any) -> TransactionEffects:
         """One event."""
         match event:
-            case Loaded():
-                return self._loaded(now_ms)
-            case Settled():
-                return self._settled(event.what, event.error, now_ms)
-            case Fired():
-                return self._fired(event.key, now_ms)
-            case ev.Marked():
-                return self._marked(event)
-            case Unloaded() | Closed():
-                return Fx()  # nobody is parked here: whoever waits, waits for a record
+            case ShardLoaded():
+                return self._on_loaded(now_ms)
+            case WriteResult():
+                return self._on_write_result(event.context, event.error, now_ms)
+            case TimerExpired():
+                return self._on_timer(event.key, now_ms)
+            case ev.MarkersWritten():
+                return self._on_markers_written(event)
+            case ShardUnloaded() | RequestDisconnected():
+                return TransactionEffects()  # nobody is parked here: whoever waits, waits for a record
         try:
             match event:
                 case ev.InitProducerId():
@@ -93,7 +102,7 @@ class TxnMachine:
                 case _:
                     raise AssertionError(event)
         except ProtocolError as error:
-            return Fx(immediate_replies=[RequestReply(event.ticket, error.with_traceback(None))])
+            return TransactionEffects(immediate_replies=[RequestReply(event.ticket, error.with_traceback(None))])
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
         """Take in one record."""
@@ -106,59 +115,71 @@ class TxnMachine:
             self._transactions[transactional_id] = txn
             if txn.state is S.ONGOING:
                 self._ongoing[transactional_id] = None
-            elif txn.state in PREPARED:
+            elif txn.state in PREPARED_STATES:
                 self._prepared[transactional_id] = None
-        pending = self.pending.get(transactional_id)
+        pending = self.pending_transitions.get(transactional_id)
         if pending is not None and pending.after is txn:
-            pending.written = True
+            pending.is_written = True
 
     # ------------------------------------------------------------------ what producers ask
 
-    def _init(self, event: ev.InitProducerId, now_ms: int) -> Fx:
+    def _init(self, event: ev.InitProducerId, now_ms: int) -> TransactionEffects:
         self._check_nothing_pending(event.transactional_id)
         txn = self._transactions.get(event.transactional_id)
         if txn is None:
-            txn = initialising.unheard_of(event.timeout_ms, now_ms, self._fresh)
-        initialising.check_expected(txn, event.expected)
+            txn = initialising.new_transaction(event.timeout_ms, now_ms, self._new_producer_id)
+        initialising.check_expected_producer(txn, event.expected_producer)
         if txn.state is S.ONGOING:
             answer: Any = ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)  # once its end is decided
-            after = ending.fenced(txn, now_ms, self._fresh, bumps=self._level() >= EPOCH_BUMP)
+            after = ending.prepare_fence_producer_epoch(
+                txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
+            )
         else:
-            after = initialising.begun(txn, event.expected, event.timeout_ms, now_ms, self._fresh)
+            after = initialising.prepare_init_producer_id(
+                txn, event.expected_producer, event.timeout_ms, now_ms, self._new_producer_id
+            )
             answer = (after.producer_id, after.producer_epoch)
-        return self._step(event.transactional_id, txn, after, RequestReply(event.ticket, answer))
+        return self._start_transition(event.transactional_id, txn, after, RequestReply(event.pending_request, answer))
 
-    def _add(self, event: ev.AddPartitions, now_ms: int) -> Fx:
+    def _add(self, event: ev.AddPartitions, now_ms: int) -> TransactionEffects:
         self._check_nothing_pending(event.transactional_id)
         txn = self._transactions.get(event.transactional_id)
         txn = enlisting.check_producer(txn, event.producer_id, event.producer_epoch)
-        after = enlisting.added(txn, event.partitions, event.client_version, now_ms)
-        reply = RequestReply(event.ticket, ErrorCode.NONE)
+        after = enlisting.prepare_add_partitions(txn, event.partitions, event.client_transaction_version, now_ms)
+        reply = RequestReply(event.pending_request, ErrorCode.NONE)
         if after is None:
-            return Fx(replies=[reply])
-        return self._step(event.transactional_id, txn, after, reply)
+            return TransactionEffects(replies=[reply])
+        return self._start_transition(event.transactional_id, txn, after, reply)
 
-    def _verify(self, event: ev.VerifyPartitions) -> Fx:
-        txn = self.seen(event.transactional_id)
+    def _verify(self, event: ev.VerifyPartitions) -> TransactionEffects:
+        txn = self.committed_transaction(event.transactional_id)
         txn = enlisting.check_producer(txn, event.producer_id, event.producer_epoch)
-        return Fx(immediate_replies=[RequestReply(event.ticket, event.partitions & txn.partitions)])
+        return TransactionEffects(
+            immediate_replies=[RequestReply(event.pending_request, event.partitions & txn.partitions)]
+        )
 
-    def _end(self, event: ev.EndTransaction, now_ms: int) -> Fx:
-        txn = self.seen(event.transactional_id)
+    def _end(self, event: ev.EndTransaction, now_ms: int) -> TransactionEffects:
+        txn = self.committed_transaction(event.transactional_id)
         if txn is None:
             raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        decide = deciding.with_bump if event.bumps else deciding.classic
-        is_pending = event.transactional_id in self.pending
-        verdict = decide(txn, event.producer_id, event.producer_epoch, commits=event.commits, is_pending=is_pending)
+        decide = deciding.decide_with_epoch_bump if event.bumps_epoch else deciding.decide_without_epoch_bump
+        is_pending = event.transactional_id in self.pending_transitions
+        verdict = decide(txn, event.producer_id, event.producer_epoch, commits=event.is_commit, is_pending=is_pending)
         after = txn
-        if verdict is Verdict.PREPARE and event.bumps:
-            after = ending.prepared_with_bump(txn, now_ms, self._fresh, commits=event.commits)
-        elif verdict is Verdict.PREPARE:
-            after = ending.prepared(txn, now_ms, commits=event.commits)
-        goes_on = ending.completed(after, now_ms) if after.state in PREPARED else after
-        told = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps else (-1, -1)
-        reply = RequestReply(event.ticket, told)
-        return Fx(replies=[reply]) if after is txn else self._step(event.transactional_id, txn, after, reply)
+        if verdict is EndTxnDecision.PREPARE and event.bumps_epoch:
+            after = ending.prepare_abort_or_commit_with_epoch_bump(
+                txn, now_ms, self._new_producer_id, commits=event.is_commit
+            )
+        elif verdict is EndTxnDecision.PREPARE:
+            after = ending.prepare_abort_or_commit(txn, now_ms, commits=event.is_commit)
+        goes_on = ending.prepare_complete(after, now_ms) if after.state in PREPARED_STATES else after
+        told = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps_epoch else (-1, -1)
+        reply = RequestReply(event.pending_request, told)
+        return (
+            TransactionEffects(replies=[reply])
+            if after is txn
+            else self._start_transition(event.transactional_id, txn, after, reply)
+        )
 
     def _check_nothing_pending(self, transactional_id: str) -> None:
         """Whether an id is free for a transition.
@@ -166,148 +187,174 @@ class TxnMachine:
         Raises:
             ProtocolError: CONCURRENT_TRANSACTIONS.
         """
-        if transactional_id in self.pending:
+        if transactional_id in self.pending_transitions:
             raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     # ------------------------------------------------------------------ transitions
 
-    def _step(self, transactional_id: str, before: Transaction, after: Transaction, *replies: RequestReply) -> Fx:
-        pending = self.pending[transactional_id] = Pending(before, after)
+    def _start_transition(
+        self, transactional_id: str, before: TransactionMetadata, after: TransactionMetadata, *replies: RequestReply
+    ) -> TransactionEffects:
+        pending = self.pending_transitions[transactional_id] = PendingTransition(before, after)
         record = TransactionRecord(transactional_id, after)
-        return Fx([record], list(replies), on_commit_outcome=[(transactional_id, pending)])
+        return TransactionEffects([record], list(replies), on_commit_outcome=[(transactional_id, pending)])
 
-    def _settled(self, what: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Fx:
+    def _on_write_result(
+        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> TransactionEffects:
         """The fate of transitions is known; of very many it is looked at in slices."""
-        if len(what) <= SETTLED_AT_ONCE:
-            return self._fate(what, error, now_ms)
+        if len(what) <= MAX_RESULTS_PER_SLICE:
+            return self._apply_results(what, error, now_ms)
         left = list(what)
-        return Fx(on_commit_outcome=left, continuation=self._fates(left, error, now_ms))
+        return TransactionEffects(
+            on_commit_outcome=left, continuation=self._apply_results_in_slices(left, error, now_ms)
+        )
 
-    def _fates(self, left: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Iterator[Fx]:
+    def _apply_results_in_slices(
+        self, left: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> Iterator[TransactionEffects]:
         """What was not looked at, as the log has refused something of a slice, is left and told of that."""
-        done: list[tuple[str, Pending]] = []
+        done: list[tuple[str, PendingTransition]] = []
         what = list(left)
-        for first in range(0, len(what), SETTLED_AT_ONCE):
-            fx = self._fate(what[first : first + SETTLED_AT_ONCE], error, now_ms)
+        for first in range(0, len(what), MAX_RESULTS_PER_SLICE):
+            fx = self._apply_results(what[first : first + MAX_RESULTS_PER_SLICE], error, now_ms)
             done += fx.on_commit_outcome or ()
             fx.on_commit_outcome = None
-            left[:] = [*done, *what[first + SETTLED_AT_ONCE :]]
+            left[:] = [*done, *what[first + MAX_RESULTS_PER_SLICE :]]
             yield fx
 
-    def _fate(self, what: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Fx:
+    def _apply_results(
+        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> TransactionEffects:
         """What stands in the log and may get lost is waited for again."""
-        fx = Fx()
+        fx = TransactionEffects()
         again = []
         for transactional_id, pending in what:
-            if self.pending.get(transactional_id) is not pending:
+            if self.pending_transitions.get(transactional_id) is not pending:
                 continue
             if error is ErrorCode.NONE:
-                self._arrived(transactional_id, pending, now_ms, fx)
-            elif pending.written or pending.remaining:
+                self._on_committed(transactional_id, pending, now_ms, fx)
+            elif pending.is_written or pending.remaining_partitions:
                 again.append((transactional_id, pending))
-            elif pending.before.state in PREPARED:
+            elif pending.before.state in PREPARED_STATES:
                 fx.timers.append(ScheduleTimer(("complete", transactional_id), now_ms + RETRY_MS))
             else:
-                del self.pending[transactional_id]  # refused: nothing has changed
+                del self.pending_transitions[transactional_id]  # refused: nothing has changed
         if again:
             fx.on_commit_outcome = again
         return fx
 
-    def _arrived(self, transactional_id: str, pending: Pending, now_ms: int, fx: Fx) -> None:
+    def _on_committed(
+        self, transactional_id: str, pending: PendingTransition, now_ms: int, fx: TransactionEffects
+    ) -> None:
         """A transition cannot be lost any more, or what it begins with cannot."""
-        if pending.written:
-            del self.pending[transactional_id]
+        if pending.is_written:
+            del self.pending_transitions[transactional_id]
             after = pending.after
-            if after is None or after.state not in PREPARED:
+            if after is None or after.state not in PREPARED_STATES:
                 return
-            pending = self.pending[transactional_id] = Pending(after, ending.completed(after, now_ms))
-        if pending.remaining:
-            fx.immediate_replies.append(RequestReply(self._outbox, ev.MarkersDue(transactional_id, pending)))
+            pending = self.pending_transitions[transactional_id] = PendingTransition(
+                after, ending.prepare_complete(after, now_ms)
+            )
+        if pending.remaining_partitions:
+            fx.immediate_replies.append(
+                RequestReply(self._marker_sender, ev.MarkersRequested(transactional_id, pending))
+            )
         else:
             self._complete(transactional_id, pending, fx)
 
-    def _marked(self, event: ev.Marked) -> Fx:
-        fx, pending = Fx(), event.pending
-        if self.pending.get(event.transactional_id) is pending and pending.remaining:
-            pending.remaining.difference_update(event.partitions)
-            if not pending.remaining:
+    def _on_markers_written(self, event: ev.MarkersWritten) -> TransactionEffects:
+        fx, pending = TransactionEffects(), event.pending_transition
+        if self.pending_transitions.get(event.transactional_id) is pending and pending.remaining_partitions:
+            pending.remaining_partitions.difference_update(event.partitions)
+            if not pending.remaining_partitions:
                 self._complete(event.transactional_id, pending, fx)
         return fx
 
-    def _complete(self, transactional_id: str, pending: Pending, fx: Fx) -> None:
+    def _complete(self, transactional_id: str, pending: PendingTransition, fx: TransactionEffects) -> None:
         fx.records.append(TransactionRecord(transactional_id, pending.after))
         fx.on_commit_outcome = [*(fx.on_commit_outcome or ()), (transactional_id, pending)]
 
     # ------------------------------------------------------------------ timers
 
-    def _loaded(self, now_ms: int) -> Fx:
+    def _on_loaded(self, now_ms: int) -> TransactionEffects:
         """What was decided before is carried on with; it waits until what was read cannot be lost."""
         settings = self.settings
         timers: list[Any] = [
-            ScheduleTimer(("abort",), now_ms + settings.abort_every_ms),
-            ScheduleTimer(("expire",), now_ms + settings.expiry_every_ms),
+            ScheduleTimer(("abort",), now_ms + settings.abort_timed_out_interval_ms),
+            ScheduleTimer(("expire",), now_ms + settings.remove_expired_interval_ms),
         ]
         if self._prepared:
             timers.append(ScheduleTimer(("resume",), now_ms))
-        fx = Fx(timers=timers)
-        fx.continue_with(self._taken_up(now_ms), len(self._prepared))
+        fx = TransactionEffects(timers=timers)
+        fx.continue_with(self._resume_prepared(now_ms), len(self._prepared))
         return fx
 
-    def _taken_up(self, now_ms: int) -> Iterator[Fx]:
+    def _resume_prepared(self, now_ms: int) -> Iterator[TransactionEffects]:
         for number, transactional_id in enumerate(list(self._prepared), 1):
             txn = self._transactions[transactional_id]
-            self.pending[transactional_id] = Pending(txn, ending.completed(txn, now_ms))
+            self.pending_transitions[transactional_id] = PendingTransition(txn, ending.prepare_complete(txn, now_ms))
             if number % RECORDS_PER_STEP == 0:
-                yield Fx()
+                yield TransactionEffects()
 
-    def _fired(self, key: tuple[str, ...], now_ms: int) -> Fx:
+    def _on_timer(self, key: tuple[str, ...], now_ms: int) -> TransactionEffects:
         match key:
             case ("resume",):
-                return Fx(on_commit_outcome=list(self.pending.items()))
+                return TransactionEffects(on_commit_outcome=list(self.pending_transitions.items()))
             case ("complete", transactional_id):
-                fx, pending = Fx(), self.pending.get(transactional_id)
-                if pending is not None and not pending.remaining and not pending.written:
+                fx, pending = TransactionEffects(), self.pending_transitions.get(transactional_id)
+                if pending is not None and not pending.remaining_partitions and not pending.is_written:
                     self._complete(transactional_id, pending, fx)
                 return fx
             case ("abort",):
-                return self._scan(("abort",), self.settings.abort_every_ms, self._timed_out, now_ms)
+                return self._scan(("abort",), self.settings.abort_timed_out_interval_ms, self._abort_timed_out, now_ms)
             case ("expire",):
-                return self._scan(("expire",), self.settings.expiry_every_ms, self._unused, now_ms)
+                return self._scan(("expire",), self.settings.remove_expired_interval_ms, self._remove_expired, now_ms)
             case _:
                 raise AssertionError(key)
 
-    def _scan(self, key: tuple[str], every_ms: int, look: Callable[..., Any], now_ms: int) -> Fx:
-        fx = Fx(timers=[ScheduleTimer(key, now_ms + every_ms)], on_commit_outcome=[])
+    def _scan(self, key: tuple[str], every_ms: int, look: Callable[..., Any], now_ms: int) -> TransactionEffects:
+        fx = TransactionEffects(timers=[ScheduleTimer(key, now_ms + every_ms)], on_commit_outcome=[])
         fx.add_records(look(now_ms, fx.on_commit_outcome))
         return fx
 
-    def _timed_out(self, now_ms: int, settle: list[tuple[str, Pending]]) -> Iterator[TransactionRecord | None]:
+    def _abort_timed_out(
+        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+    ) -> Iterator[TransactionRecord | None]:
         """Abort what has been open for longer than its producer wanted; not what ends in two phases."""
         for transactional_id in list(self._ongoing):
             txn = self._transactions[transactional_id]
-            over = txn.timeout_ms != FOREVER_MS and txn.started_ms + txn.timeout_ms < now_ms
-            if over and transactional_id not in self.pending:
+            over = txn.timeout_ms != NO_TIMEOUT_MS and txn.start_ms + txn.timeout_ms < now_ms
+            if over and transactional_id not in self.pending_transitions:
                 try:
-                    after = ending.fenced(txn, now_ms, self._fresh, bumps=self._level() >= EPOCH_BUMP)
+                    after = ending.prepare_fence_producer_epoch(
+                        txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
+                    )
                 except ProtocolError:
                     continue  # no producer id just now: the next look finds it again
-                yield self._swept(transactional_id, txn, after, settle)
+                yield self._start_scanned_transition(transactional_id, txn, after, settle)
             else:
                 yield None
 
-    def _unused(self, now_ms: int, settle: list[tuple[str, Pending]]) -> Iterator[TransactionRecord | None]:
+    def _remove_expired(
+        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+    ) -> Iterator[TransactionRecord | None]:
         """Forget ids that nobody has used for long; the rest is left to the next look where there are very many."""
         since_ms = now_ms - self.settings.expiration_ms
         for transactional_id, txn in list(self._transactions.items()):
-            unused = txn.state in AT_REST and txn.updated_ms <= since_ms
-            if unused and transactional_id not in self.pending and len(settle) < FORGOTTEN_AT_ONCE:
-                yield self._swept(transactional_id, txn, None, settle)
+            unused = txn.state in IDLE_STATES and txn.last_update_ms <= since_ms
+            if unused and transactional_id not in self.pending_transitions and len(settle) < MAX_EXPIRED_PER_SCAN:
+                yield self._start_scanned_transition(transactional_id, txn, None, settle)
             else:
                 yield None
 
-    def _swept(
-        self, transactional_id: str, before: Transaction, after: Transaction | None, settle: list[tuple[str, Pending]]
+    def _start_scanned_transition(
+        self,
+        transactional_id: str,
+        before: TransactionMetadata,
+        after: TransactionMetadata | None,
+        settle: list[tuple[str, PendingTransition]],
     ) -> TransactionRecord:
-        pending = self.pending[transactional_id] = Pending(before, after)
+        pending = self.pending_transitions[transactional_id] = PendingTransition(before, after)
         settle.append((transactional_id, pending))
         return TransactionRecord(transactional_id, after)

@@ -11,13 +11,13 @@ from ottla.broker.auth.ways import inter_broker_access
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.services import BrokerServices
 from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator
-from ottla.broker.txn.markers import Around
+from ottla.broker.txn.markers import MarkerSenderDependencies
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 FEATURE = "transaction.version"
 
 
-def make_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
+def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
     """A coordinator that leads nothing yet. ``listener``: the name of the one brokers reach each other at."""
     config, replicas = services.config, services.replica_manager
 
@@ -35,7 +35,7 @@ def make_coordinator(services: BrokerServices, timers: Timers, listener: str) ->
 
     timeout_s = config.number("request.timeout.ms") / 1000
     access = partial(inter_broker_access, config)
-    around = Around(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
+    around = MarkerSenderDependencies(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
     return TransactionCoordinator(
         services.env,
         config,

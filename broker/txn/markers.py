@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.broker.coordinator.patience import while_there
-from ottla.broker.txn.events import Marked, MarkersDue
+from ottla.broker.coordinator.patience import cancel_if_broker_gone
+from ottla.broker.txn.events import MarkersRequested, MarkersWritten
 from ottla.broker.txn.state import S, TopicPartition
 from ottla.controller.image import MetadataImage
 from ottla.peers.access import Access
@@ -32,17 +32,17 @@ from ottla.wire.messages.write_txn_markers import (
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.txn")
-FIRST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 1.0
-PARTITIONS_AT_ONCE = 2_000
+MIN_RETRY_BACKOFF_S = 0.02
+MAX_RETRY_BACKOFF_S = 1.0
+MAX_PARTITIONS_PER_REQUEST = 2_000
 """So many partitions go into one request at most, and what is more waits for its answer; so many leaders are looked
 up at once.
 """
-LETTERS_A_TURN = 100
+MAX_BATCHES_PER_SLICE = 100
 """Whose transaction has moved away is looked for among all of this node's: some 20 us each."""
-DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+FINAL_ERRORS = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """The partition knows, or can never have taken a record of the transaction."""
-AGAIN = frozenset(
+RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -52,28 +52,28 @@ AGAIN = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-NEVER = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+FENCED_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Somebody newer has spoken: the transaction stays as it is until its coordinator is another."""
 
-Send = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+SendMarkers = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 
 
-class Letter(NamedTuple):
+class MarkerBatch(NamedTuple):
     """Partitions that are to hear of one transaction, and how often it was tried in vain."""
 
-    due: MarkersDue
+    markers: MarkersRequested
     partitions: tuple[TopicPartition, ...]
-    tries: int = 0
+    attempts: int = 0
 
 
-class Around(NamedTuple):
+class MarkerSenderDependencies(NamedTuple):
     """What the sender sees of its node."""
 
     node_id: int
     image: Callable[[], MetadataImage]
     address: Callable[[int], tuple[str, int] | None]
     """Where a broker listens for brokers; None where nobody knows."""
-    here: Send
+    write_local: SendMarkers
     """Writes markers into partitions that are led from this node."""
     timeout_s: float
     """``request.timeout.ms``: for one answer."""
@@ -81,36 +81,36 @@ class Around(NamedTuple):
     """What the listener brokers reach each other at wants."""
 
 
-class Markers:
+class TxnMarkerSender:
     """Queues of what is to be told, one for each leader."""
 
     def __init__(
         self,
         env: Env,
-        around: Around,
-        epoch_of: Callable[[MarkersDue], int | None],
-        marked: Callable[[Marked], None],
+        around: MarkerSenderDependencies,
+        epoch_of: Callable[[MarkersRequested], int | None],
+        marked: Callable[[MarkersWritten], None],
     ) -> None:
         """``epoch_of``: the epoch this node coordinates a transaction under; None where it does not any more."""
         self._env = env
-        self._around = around
+        self._dependencies = around
         self._epoch_of = epoch_of
-        self._marked = marked
-        self._inbox: deque[Letter] = deque()
-        self._queues: dict[int, deque[Letter]] = {}
+        self._on_written = marked
+        self._inbox: deque[MarkerBatch] = deque()
+        self._queues: dict[int, deque[MarkerBatch]] = {}
         """By leader; there is one as long as somebody works it off."""
-        self._lines: dict[int, Standing] = {}
-        self._wanted = trio.Event()
+        self._connections: dict[int, Standing] = {}
+        self._batch_enqueued = trio.Event()
 
-    def give(self, due: MarkersDue) -> None:
+    def deliver(self, due: MarkersRequested) -> None:
         """All that are to be told of a transaction are to be told now."""
-        self._post(Letter(due, tuple(sorted(due.pending.remaining))))
+        self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
 
-    def _post(self, letter: Letter) -> None:
+    def _enqueue(self, letter: MarkerBatch) -> None:
         all_of_them = letter.partitions
-        for first in range(0, len(all_of_them), PARTITIONS_AT_ONCE):
-            self._inbox.append(letter._replace(partitions=all_of_them[first : first + PARTITIONS_AT_ONCE]))
-        self._wanted.set()
+        for first in range(0, len(all_of_them), MAX_PARTITIONS_PER_REQUEST):
+            self._inbox.append(letter._replace(partitions=all_of_them[first : first + MAX_PARTITIONS_PER_REQUEST]))
+        self._batch_enqueued.set()
 
     async def run(self) -> None:
         """Tell them, until cancelled."""
@@ -118,94 +118,96 @@ class Markers:
             async with trio.open_nursery() as nursery:
                 while True:
                     while self._inbox:
-                        self._sort(self._inbox.popleft(), nursery)
+                        self._route(self._inbox.popleft(), nursery)
                         await trio.lowlevel.checkpoint()
-                    self._wanted = trio.Event()
-                    await self._wanted.wait()
+                    self._batch_enqueued = trio.Event()
+                    await self._batch_enqueued.wait()
         finally:
             self._queues.clear()
-            for line in self._lines.values():
+            for line in self._connections.values():
                 line.close()
-            self._lines.clear()
+            self._connections.clear()
 
     # ------------------------------------------------------------------ who leads
 
-    def _sort(self, letter: Letter, nursery: trio.Nursery) -> None:
+    def _route(self, letter: MarkerBatch, nursery: trio.Nursery) -> None:
         """Give each partition to its leader's queue."""
-        if self._epoch_of(letter.due) is None:
+        if self._epoch_of(letter.markers) is None:
             return
         gone, nowhere = [], []
         by_leader: dict[int, list[TopicPartition]] = {}
-        image = self._around.image()
+        image = self._dependencies.image()
         for at in letter.partitions:
             topic = image.topics.get(at[0])
             told = None if topic is None else topic.partitions.get(at[1])
             if told is None:
                 gone.append(at)
-            elif told.leader == self._around.node_id or self._around.address(told.leader) is not None:
+            elif told.leader == self._dependencies.node_id or self._dependencies.address(told.leader) is not None:
                 by_leader.setdefault(told.leader, []).append(at)
             else:
                 nowhere.append(at)
         for leader, partitions in by_leader.items():
             self._queue(leader, letter._replace(partitions=tuple(partitions)), nursery)
         if nowhere:
-            nursery.start_soon(self._later, letter, nowhere)
+            nursery.start_soon(self._retry_later, letter, nowhere)
         if gone:
-            logger.info("%s: %s are no more and need no marker", letter.due.transactional_id, gone)
-            self._marked(Marked(letter.due.transactional_id, letter.due.pending, tuple(gone)))
+            logger.info("%s: %s are no more and need no marker", letter.markers.transactional_id, gone)
+            self._on_written(
+                MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(gone))
+            )
 
-    def _queue(self, leader: int, letter: Letter, nursery: trio.Nursery) -> None:
+    def _queue(self, leader: int, letter: MarkerBatch, nursery: trio.Nursery) -> None:
         queue = self._queues.get(leader)
         if queue is None:
             self._queues[leader] = deque([letter])
-            nursery.start_soon(self._work_off, leader, nursery)
+            nursery.start_soon(self._send_queued, leader, nursery)
         else:
             queue.append(letter)
 
-    async def _later(self, letter: Letter, partitions: Iterable[TopicPartition]) -> None:
+    async def _retry_later(self, letter: MarkerBatch, partitions: Iterable[TopicPartition]) -> None:
         """Look for the leaders of these again, each time after a longer pause."""
-        await self._env.sleep(min(FIRST_PAUSE_S * 2 ** min(letter.tries, 16), LONGEST_PAUSE_S))
-        self._post(Letter(letter.due, tuple(partitions), letter.tries + 1))
+        await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(letter.attempts, 16), MAX_RETRY_BACKOFF_S))
+        self._enqueue(MarkerBatch(letter.markers, tuple(partitions), letter.attempts + 1))
 
     # ------------------------------------------------------------------ what is said
 
-    async def _work_off(self, leader: int, nursery: trio.Nursery) -> None:
+    async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
         """Tell a leader what is queued for it, one request after the other."""
         queue = self._queues[leader]
         while queue:
             letters, count = [], 0
-            while queue and count + len(queue[0].partitions) <= PARTITIONS_AT_ONCE:
+            while queue and count + len(queue[0].partitions) <= MAX_PARTITIONS_PER_REQUEST:
                 letters.append(queue.popleft())
                 count += len(letters[-1].partitions)
             request = await self._request(letters)
             if not request.markers:
                 continue
             try:
-                answer: WriteTxnMarkersResponse | None = await self._ask(leader, request)
+                answer: WriteTxnMarkersResponse | None = await self._send(leader, request)
             except (OSError, WireError) as error:
                 logger.info("markers for broker %d: %s", leader, error)
                 answer = None
-            await self._take(letters, answer, nursery)
+            await self._process_response(letters, answer, nursery)
         del self._queues[leader]
 
-    async def _request(self, letters: list[Letter]) -> WriteTxnMarkersRequest:
+    async def _request(self, letters: list[MarkerBatch]) -> WriteTxnMarkersRequest:
         """One marker for each transaction that is still to end."""
         markers: dict[int, WritableTxnMarker] = {}
         for number, (due, partitions, _) in enumerate(letters, 1):
-            if not number % LETTERS_A_TURN:
+            if not number % MAX_BATCHES_PER_SLICE:
                 await trio.lowlevel.checkpoint()
             epoch = self._epoch_of(due)
             if epoch is None:
                 continue
-            txn = due.pending.before
-            marker = markers.get(id(due.pending))
+            txn = due.pending_transition.before
+            marker = markers.get(id(due.pending_transition))
             if marker is None:
-                marker = markers[id(due.pending)] = WritableTxnMarker(
+                marker = markers[id(due.pending_transition)] = WritableTxnMarker(
                     txn.producer_id,
                     txn.producer_epoch,
                     txn.state is S.PREPARE_COMMIT,
                     coordinator_epoch=epoch,
-                    transaction_version=txn.client_version,
+                    transaction_version=txn.client_transaction_version,
                 )
             topics = {topic.name: topic for topic in marker.topics}
             for name, index in partitions:
@@ -216,29 +218,31 @@ class Markers:
                 topic.partition_indexes.append(index)
         return WriteTxnMarkersRequest(list(markers.values()))
 
-    async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def _send(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """The leader's answer.
 
         Raises:
             OSError, WireError: there is none.
         """
-        if leader == self._around.node_id:
-            return await self._around.here(request)
-        line = self._lines.get(leader)
+        if leader == self._dependencies.node_id:
+            return await self._dependencies.write_local(request)
+        line = self._connections.get(leader)
         if line is None:
-            client_id = f"broker-{self._around.node_id}-txn-marker-sender"
-            line = self._lines[leader] = Standing(
-                self._env, client_id, self._around.timeout_s, access=self._around.access()
+            client_id = f"broker-{self._dependencies.node_id}-txn-marker-sender"
+            line = self._connections[leader] = Standing(
+                self._env, client_id, self._dependencies.timeout_s, access=self._dependencies.access()
             )
-        address = self._around.address(leader)
+        address = self._dependencies.address(leader)
 
         async def call() -> WriteTxnMarkersResponse:
             answer: WriteTxnMarkersResponse = await (await line.to(address, f"broker {leader}")).call(request)
             return answer
 
-        return await while_there(self._env, lambda: self._around.address(leader) == address, call)
+        return await cancel_if_broker_gone(self._env, lambda: self._dependencies.address(leader) == address, call)
 
-    async def _take(self, letters: list[Letter], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery) -> None:
+    async def _process_response(
+        self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
+    ) -> None:
         """What became of it; a row that is missing is no answer."""
         codes: dict[tuple[int, str, int], int] = {}
         for marker in () if answer is None else answer.markers:
@@ -246,21 +250,25 @@ class Markers:
                 for row in topic.partitions:
                     codes[marker.producer_id, topic.name, row.partition_index] = row.error_code
         for number, letter in enumerate(letters, 1):
-            if not number % LETTERS_A_TURN:
+            if not number % MAX_BATCHES_PER_SLICE:
                 await trio.lowlevel.checkpoint()
-            producer_id = letter.due.pending.before.producer_id
+            producer_id = letter.markers.pending_transition.before.producer_id
             done, again = [], []
             for at in letter.partitions:
                 code = codes.get((producer_id, *at))
-                if code in DONE:
+                if code in FINAL_ERRORS:
                     done.append(at)
-                elif code in NEVER:
-                    logger.warning("%s: no marker for %s-%d: error %d", letter.due.transactional_id, *at, code)
+                elif code in FENCED_ERRORS:
+                    logger.warning("%s: no marker for %s-%d: error %d", letter.markers.transactional_id, *at, code)
                 else:
-                    if code is not None and code not in AGAIN:
-                        logger.error("%s: no marker for %s-%d yet: error %d", letter.due.transactional_id, *at, code)
+                    if code is not None and code not in RETRIABLE_ERRORS:
+                        logger.error(
+                            "%s: no marker for %s-%d yet: error %d", letter.markers.transactional_id, *at, code
+                        )
                     again.append(at)
             if again:
-                nursery.start_soon(self._later, letter, again)
+                nursery.start_soon(self._retry_later, letter, again)
             if done:
-                self._marked(Marked(letter.due.transactional_id, letter.due.pending, tuple(done)))
+                self._on_written(
+                    MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(done))
+                )

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.groups.machine import EndTxn
+from ottla.broker.groups.machine import EndOffsetsTransaction
 from ottla.broker.replica.waiting import DelayedProduce, wait_for_completion
 from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.machine import TransactionCompletion
@@ -28,31 +28,31 @@ from ottla.wire.messages import write_txn_markers as m
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
 
-Row = m.WritableTxnMarkerPartitionResult
+MarkerPartitionResult = m.WritableTxnMarkerPartitionResult
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
 
 
-class _Asked(NamedTuple):
+class _OffsetsMarker(NamedTuple):
     """A marker the group coordinator was handed."""
 
-    ticket: Ticket
-    row: Row
+    pending_request: PendingBrokerRequest
+    row: MarkerPartitionResult
 
 
-class _Work:
+class _MarkerWrites:
     """One request on its way: what waits for its partition's followers, and for the group coordinator."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self.waiting: list[DelayedProduce] = []
-        self.asked: list[_Asked] = []
+        self.delayed_appends: list[DelayedProduce] = []
+        self.offsets_markers: list[_OffsetsMarker] = []
 
-    def begin(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
+    def append_all(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
         """Append every marker, and give each its row; of one producer there is one result."""
         by_producer: dict[int, m.WritableTxnMarkerResult] = {}
-        by_topic: dict[tuple[int, str], list[Row]] = {}
+        by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
         for marker in request.markers:
             yield
             result = by_producer.get(marker.producer_id)
@@ -66,21 +66,21 @@ class _Work:
                     rows = by_topic[marker.producer_id, topic.name] = []
                     result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, rows))
                 for number in topic.partition_indexes:
-                    row = Row(number)
+                    row = MarkerPartitionResult(number)
                     rows.append(row)
-                    self._one(marker, topic.name, row)
+                    self._write_marker(marker, topic.name, row)
                     yield
 
-    def _one(self, marker: m.WritableTxnMarker, topic: str, row: Row) -> None:
+    def _write_marker(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         try:
             if topic == OFFSETS_TOPIC:
-                self._hand_on(marker, row)
+                self._submit_to_group_coordinator(marker, row)
             else:
                 self._append(marker, topic, row)
         except ProtocolError as error:
             row.error_code = error.code
 
-    def _hand_on(self, marker: m.WritableTxnMarker, row: Row) -> None:
+    def _submit_to_group_coordinator(self, marker: m.WritableTxnMarker, row: MarkerPartitionResult) -> None:
         """Have the group coordinator write a marker, and do with its positions as it says.
 
         Raises:
@@ -90,12 +90,12 @@ class _Work:
         if services.replica_manager.get(OFFSETS_TOPIC, row.partition_index) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         ends = TransactionCompletion(
-            marker.producer_id, marker.producer_epoch, _end(marker), marker.transaction_version
+            marker.producer_id, marker.producer_epoch, _txn_end(marker), marker.transaction_version
         )
-        ticket = services.groups.ask_partition(row.partition_index, lambda own: EndTxn(own, ends))
-        self.asked.append(_Asked(ticket, row))
+        ticket = services.groups.submit_to_partition(row.partition_index, lambda own: EndOffsetsTransaction(own, ends))
+        self.offsets_markers.append(_OffsetsMarker(ticket, row))
 
-    def _append(self, marker: m.WritableTxnMarker, topic: str, row: Row) -> None:
+    def _append(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         """Append a marker to a partition of data.
 
         Raises:
@@ -109,7 +109,9 @@ class _Work:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         replica.check_min_isr()
         now_ms = services.env.now_ms()
-        data = bytearray(build_end_transaction_batch(_end(marker), marker.producer_id, marker.producer_epoch, now_ms))
+        data = bytearray(
+            build_end_transaction_batch(_txn_end(marker), marker.producer_id, marker.producer_epoch, now_ms)
+        )
         try:
             replica.append(
                 data,
@@ -121,30 +123,30 @@ class _Work:
             services.fail(error, replica.log)
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
         if replica.log.high_watermark < replica.log.log_end_offset:
-            self.waiting.append(DelayedProduce.for_log_end(replica, row))
+            self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
 
-    async def finish(self, timeout_ms: float, turn: TimeSlice) -> None:
+    async def await_committed(self, timeout_ms: float, turn: TimeSlice) -> None:
         """Wait until every marker is committed, or will not be."""
-        await wait_for_completion(self._services.purgatory, self.waiting, timeout_ms)
-        for one in self.waiting:
+        await wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
+        for one in self.delayed_appends:
             if one.is_failed:
                 one.response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif not one.is_completed:
                 one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
             elif not one.is_led_elsewhere and not one.replica.has_enough_replicas():
                 one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for ticket, row in self.asked:
-            row.error_code = _of_groups(await ticket.wait())
+        for ticket, row in self.offsets_markers:
+            row.error_code = _from_group_coordinator(await ticket.wait())
             await turn.maybe_yield()
 
 
-def _of_groups(answer: Any) -> ErrorCode:
+def _from_group_coordinator(answer: Any) -> ErrorCode:
     """The group coordinator's answer, in words the transaction's coordinator expects."""
     code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 
 
-def _end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
+def _txn_end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
     kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
     return EndTransactionMarker(kind, marker.coordinator_epoch)
 
@@ -152,8 +154,8 @@ def _end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
 async def write_markers(services: BrokerServices, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
     """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
     response = m.WriteTxnMarkersResponse()
-    work, turn = _Work(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
-    for _ in work.begin(request, response):
+    work, turn = _MarkerWrites(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
+    for _ in work.append_all(request, response):
         await turn.maybe_yield()
-    await work.finish(services.config.number("request.timeout.ms"), turn)
+    await work.await_committed(services.config.number("request.timeout.ms"), turn)
     return response

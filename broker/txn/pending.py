@@ -5,25 +5,27 @@ Source: ``TransactionMetadata.pendingState``, ``TxnTransitMetadata.java`` (apach
 
 from __future__ import annotations
 
-from ottla.broker.txn.state import PREPARED, TopicPartition, Transaction
+from ottla.broker.txn.state import PREPARED_STATES, TopicPartition, TransactionMetadata
 
 
-class Pending:
+class PendingTransition:
     """What a transactional id was and is to be. As long as there is one, no other transition begins."""
 
-    __slots__ = ("after", "before", "remaining", "written")
+    __slots__ = ("after", "before", "remaining_partitions", "is_written")
 
-    def __init__(self, before: Transaction, after: Transaction | None) -> None:
+    def __init__(self, before: TransactionMetadata, after: TransactionMetadata | None) -> None:
         self.before = before
         self.after = after
         """None where the id is to be forgotten."""
-        self.written = False
+        self.is_written = False
         """Whether its record stands in the log, where it may still get lost."""
-        self.remaining: set[TopicPartition] = set(before.partitions) if before.state in PREPARED else set()
+        self.remaining_partitions: set[TopicPartition] = (
+            set(before.partitions) if before.state in PREPARED_STATES else set()
+        )
         """The partitions that do not know yet how the transaction has ended; its record waits for them."""
 
-    def seen(self) -> Transaction:
+    def visible_transaction(self) -> TransactionMetadata:
         """What everybody sees meanwhile."""
-        if self.before.state in PREPARED:
-            return self.before._replace(partitions=frozenset(self.remaining))
+        if self.before.state in PREPARED_STATES:
+            return self.before._replace(partitions=frozenset(self.remaining_partitions))
         return self.before

@@ -9,13 +9,13 @@ import struct
 from typing import Any, NamedTuple
 
 from ottla.broker.txn.state import (
-    EPOCH_BUMP,
-    LONG_RECORDS,
-    NEVER_WRITTEN,
+    EPOCH_BUMP_VERSION,
+    FLEXIBLE_RECORDS_VERSION,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    UNPERSISTED_STATES,
     S,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from ottla.wire import compiler
@@ -25,14 +25,14 @@ from ottla.wire.schema import Message
 
 _VERSION = struct.Struct(">h")
 _KEY_TYPE = 0
-_NEWEST_VALUE = 1
+_NEWEST_VALUE_VERSION = 1
 
 
 class TransactionRecord(NamedTuple):
     """An id and what is known of it from now on; None where it is forgotten."""
 
     transactional_id: str
-    transaction: Transaction | None
+    transaction: TransactionMetadata | None
 
 
 def encode(record: TransactionRecord, level: int) -> tuple[bytes, bytes | None]:
@@ -46,20 +46,20 @@ def encode(record: TransactionRecord, level: int) -> tuple[bytes, bytes | None]:
         producer_epoch=txn.producer_epoch,
         transaction_timeout_ms=txn.timeout_ms,
         transaction_status=txn.state,
-        transaction_partitions=None if txn.state is S.EMPTY else _by_topic(txn),
-        transaction_last_update_timestamp_ms=txn.updated_ms,
-        transaction_start_timestamp_ms=txn.started_ms,
+        transaction_partitions=None if txn.state is S.EMPTY else _partitions_by_topic(txn),
+        transaction_last_update_timestamp_ms=txn.last_update_ms,
+        transaction_start_timestamp_ms=txn.start_ms,
     )
     version = 0
-    if level >= LONG_RECORDS:
-        version = _NEWEST_VALUE
+    if level >= FLEXIBLE_RECORDS_VERSION:
+        version = _NEWEST_VALUE_VERSION
         value.previous_producer_id = txn.previous_producer_id
         value.next_producer_id = txn.next_producer_id
-        value.client_transaction_version = txn.client_version
+        value.client_transaction_version = txn.client_transaction_version
     return key, _VERSION.pack(version) + compiler.encode(value, version)
 
 
-def _by_topic(txn: Transaction) -> list[PartitionsSchema]:
+def _partitions_by_topic(txn: TransactionMetadata) -> list[PartitionsSchema]:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(txn.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -71,7 +71,7 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     if min(len(key), len(value)) < _VERSION.size or _VERSION.unpack_from(key) != (_KEY_TYPE,):
         return None
     (version,) = _VERSION.unpack_from(value)
-    return (TransactionLogValue, version) if 0 <= version <= _NEWEST_VALUE else None
+    return (TransactionLogValue, version) if 0 <= version <= _NEWEST_VALUE_VERSION else None
 
 
 def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> TransactionRecord | None:
@@ -90,10 +90,10 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Transa
     if len(value) < _VERSION.size:
         raise WireError("a transaction record's value without a version")
     (version,) = _VERSION.unpack_from(value)
-    if not 0 <= version <= _NEWEST_VALUE:
+    if not 0 <= version <= _NEWEST_VALUE_VERSION:
         return None
     return TransactionRecord(
-        transactional_id, _taken(parsed or compiler.decode(TransactionLogValue, version, value, 2)[0])
+        transactional_id, _to_transaction(parsed or compiler.decode(TransactionLogValue, version, value, 2)[0])
     )
 
 
@@ -107,31 +107,31 @@ def _check(value: TransactionLogValue) -> TransactionState:
         state = TransactionState(value.transaction_status)
     except ValueError:
         raise WireError(f"invalid transaction state: {value.transaction_status}") from None
-    if state in NEVER_WRITTEN:
-        raise WireError(f"invalid transaction state: {state.title}")
+    if state in UNPERSISTED_STATES:
+        raise WireError(f"invalid transaction state: {state.state_name}")
     if value.producer_id < 0 or value.producer_epoch < 0:
         raise WireError(f"invalid producer: id {value.producer_id}, epoch {value.producer_epoch}")
     if min(value.previous_producer_id, value.next_producer_id) < NO_PRODUCER_ID:
         ids = f"previous {value.previous_producer_id}, next {value.next_producer_id}"
         raise WireError(f"invalid producer ids of a transition: {ids}")
-    if not 0 <= value.client_transaction_version <= EPOCH_BUMP:
+    if not 0 <= value.client_transaction_version <= EPOCH_BUMP_VERSION:
         raise WireError(f"invalid client transaction version: {value.client_transaction_version}")
     return state
 
 
-def _taken(value: TransactionLogValue) -> Transaction:
+def _to_transaction(value: TransactionLogValue) -> TransactionMetadata:
     state = _check(value)
     topics = value.transaction_partitions or () if state is not S.EMPTY else ()
-    return Transaction(
+    return TransactionMetadata(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
         state=state,
         partitions=frozenset((topic.topic, number) for topic in topics for number in topic.partition_ids),
-        started_ms=value.transaction_start_timestamp_ms,
-        updated_ms=value.transaction_last_update_timestamp_ms,
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
-        last_epoch=NO_EPOCH,
-        client_version=value.client_transaction_version,
+        last_producer_epoch=NO_EPOCH,
+        client_transaction_version=value.client_transaction_version,
     )

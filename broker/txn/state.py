@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 TopicPartition = tuple[str, int]
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-LARGEST_EPOCH = 32767
-FOREVER_MS = 2**31 - 1
+MAX_PRODUCER_EPOCH = 32767
+NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a transaction in two phases, which no timer ends (KIP-939)."""
-EPOCH_BUMP = 2
+EPOCH_BUMP_VERSION = 2
 """The transaction.version from which on every transaction has an epoch of its own (KIP-890)."""
-LONG_RECORDS = 1
+FLEXIBLE_RECORDS_VERSION = 1
 """The transaction.version from which on records may hold fields that older brokers do not know."""
 
 
@@ -34,14 +34,14 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
     @property
-    def title(self) -> str:
+    def state_name(self) -> str:
         """The name users see: ``CompleteCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 S = TransactionState
-BY_TITLE: Mapping[str, TransactionState] = {state.title: state for state in TransactionState}
-MAY_FOLLOW: Mapping[TransactionState, frozenset[TransactionState]] = {
+STATES_BY_NAME: Mapping[str, TransactionState] = {state.state_name: state for state in TransactionState}
+VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = {
     S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.PREPARE_COMMIT: frozenset({S.ONGOING}),
@@ -52,15 +52,15 @@ MAY_FOLLOW: Mapping[TransactionState, frozenset[TransactionState]] = {
     S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
 }
 """After which states a state may come; the diagram in the documentation is drawn from this."""
-PREPARED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
+PREPARED_STATES = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
 """It is decided how the transaction ends, and its partitions are being told."""
-NEVER_WRITTEN = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
+UNPERSISTED_STATES = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 """The log never has them: a tombstone stands for the first, and the second is replaced before it is written."""
-AT_REST = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
+IDLE_STATES = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 """No transaction is open, so the id may begin anew, or be forgotten."""
 
 
-class Transaction(NamedTuple):
+class TransactionMetadata(NamedTuple):
     """What is known of a transactional id. Nothing changes in it: a transition makes another one."""
 
     producer_id: int
@@ -68,32 +68,32 @@ class Transaction(NamedTuple):
     timeout_ms: int
     state: TransactionState
     partitions: frozenset[TopicPartition]
-    started_ms: int
+    start_ms: int
     """When its first partition was added; -1 where nothing was since the id was initialised."""
-    updated_ms: int
+    last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     """The id in force when this transition was prepared."""
     next_producer_id: int = NO_PRODUCER_ID
     """What the id becomes when the transaction is complete, where its epochs are used up."""
-    last_epoch: int = NO_EPOCH
+    last_producer_epoch: int = NO_EPOCH
     """The epoch before the producer's last own step: never written, so unknown after the coordinator has moved."""
-    client_version: int = 0
+    client_transaction_version: int = 0
     """The transaction.version its producer goes by."""
 
     @property
-    def is_exhausted(self) -> bool:
+    def is_epoch_exhausted(self) -> bool:
         """Whether there is no epoch left that a producer may be given: the largest is for fencing."""
-        return is_exhausted(self.producer_epoch)
+        return is_epoch_exhausted(self.producer_epoch)
 
-    def to(self, state: TransactionState, **changes: Any) -> Transaction:
+    def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
         """The same id one transition further. Not to be there yet where the table does not allow it is our bug."""
-        assert self.state in MAY_FOLLOW[state], f"{self.state.title} -> {state.title}"
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.state_name} -> {state.state_name}"
         made = self._replace(state=state, previous_producer_id=self.producer_id, **changes)
         assert made.producer_id >= 0, made
         assert made.producer_epoch >= 0, made
         return made
 
 
-def is_exhausted(epoch: int) -> bool:
+def is_epoch_exhausted(epoch: int) -> bool:
     """Whether no epoch may follow this one but the one that fences."""
-    return epoch >= LARGEST_EPOCH - 1
+    return epoch >= MAX_PRODUCER_EPOCH - 1

@@ -103,7 +103,7 @@ def _transaction(record: r.Record) -> Any:
     partitions = sorted(f"{topic}-{number}" for topic, number in found.transaction.partitions)
     return {
         "id": found.transactional_id,
-        "transaction": {**told, "state": found.transaction.state.title, "partitions": partitions},
+        "transaction": {**told, "state": found.transaction.state.state_name, "partitions": partitions},
     }
 
 

@@ -103,7 +103,7 @@ class RealCall(_Context):
         """
         try:
             told = self._context.step(token or None)
-            self.is_established = bool(self._context.complete)
+            self.is_established = bool(self._context.complete_state_transition)
         except self._wrong as error:
             raise BadTicket(_text(error)) from None
         return told or b""
@@ -124,7 +124,7 @@ class RealTalk(_Context):
         """
         try:
             told = self._context.step(token)
-            if self._context.complete:
+            if self._context.complete_state_transition:
                 self.client = str(self._context.initiator_name)
                 self.is_established = True
         except self._wrong as error:

@@ -112,12 +112,12 @@ class ClassicMember(ReadingMember):
         self._check(synced.error_code)
         self._joins = self.wants != wants
         self._told_epoch(answer.generation_id, began, cuts)
-        given = embedded.assignment(bytes(synced.assignment)).assigned_partitions
+        given = embedded.decode_assignment(bytes(synced.assignment)).assigned_partitions
         self._told_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
     def _dealt(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
         """What it deals out as the leader: each partition to one of those who want its topic."""
-        wants = {x.member_id: embedded.subscription(bytes(x.metadata)).topics for x in answer.members}
+        wants = {x.member_id: embedded.decode_subscription(bytes(x.metadata)).topics for x in answer.members}
         dealt: dict[str, list[Place]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):
             takers = [member_id for member_id, topics in wants.items() if topic in topics]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.coordinator.shard import State
+from ottla.broker.coordinator.shard import CoordinatorState
 from ottla.broker.groups.coordinator import TOPIC
 from sim.cluster import ANSWER_S, Cluster
 from sim.invariants import Invariants
@@ -85,7 +85,11 @@ class Killer:
         for host, parts in self._parts().items():
             number = parts.groups.partition_for(group)
             for shard in parts.groups._runtime:
-                if shard.replica.partition == number and shard.state is State.ACTIVE and shard.replica.is_leader:
+                if (
+                    shard.replica.partition == number
+                    and shard.state is CoordinatorState.ACTIVE
+                    and shard.replica.is_leader
+                ):
                     return host
         return None
 

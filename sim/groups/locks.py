@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.share.sessions import Place as SharedPlace
+from ottla.broker.share.sessions import TopicIdPartition as SharedPlace
 from sim.history import Place
 
 if TYPE_CHECKING:
     from ottla.broker.parts import BrokerComponents
     from ottla.broker.share.sessions import ShareSession
-    from ottla.broker.share.shared import Shared
+    from ottla.broker.share.shared import SharePartitionLeader
     from sim.ledger import Ledger
 
 At = tuple[Place, int]
@@ -30,7 +30,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 class Sight(NamedTuple):
     """What a node has of a share partition and of a member: the same objects as long as nothing was begun anew."""
 
-    shared: Shared
+    shared: SharePartitionLeader
     session: ShareSession | None
 
 
@@ -66,7 +66,7 @@ class Locks:
         self._living = living
         self._clock = clock
         self._now_s = now_s
-        self._seen_s: dict[Shared, float] = {}
+        self._seen_s: dict[SharePartitionLeader, float] = {}
         """When a server of a share partition was seen first."""
         self._held: dict[At, dict[str, Hold]] = {}
         self._by_member: dict[str, dict[At, None]] = {}
@@ -76,7 +76,7 @@ class Locks:
         """How often, as the highest count told."""
         self.unsure: dict[Place, int] = {}
         """Fetches without an answer: each may have delivered anything once more."""
-        self._accepted: dict[At, tuple[float, Shared | None]] = {}
+        self._accepted: dict[At, tuple[float, SharePartitionLeader | None]] = {}
         """When, and by which server."""
         ledger.on_power_cut.append(self._accepted.clear)
 
@@ -87,7 +87,7 @@ class Locks:
         parts = self._living().get(host)
         shares = None if parts is None else parts._share_partition_manager
         shared = None if shares is None else shares.get(self._group, place)
-        if shares is None or shared is None or shared.rules is None:
+        if shares is None or shared is None or shared.share_partition is None:
             return None
         self._seen_s.setdefault(shared, self._now_s())
         return Sight(shared, shares.sessions._by_member.get((self._group, member)))

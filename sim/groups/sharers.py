@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.share.sessions import Place as SharedPlace
+from ottla.broker.share.sessions import TopicIdPartition as SharedPlace
 from ottla.peers.decoding import decode_records
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import share_acknowledge as sa

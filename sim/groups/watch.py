@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.coordinator.shard import State
-from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.coordinator.shard import CoordinatorState
+from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.share.in_flight import RecordState
 
 if TYPE_CHECKING:
@@ -56,19 +56,19 @@ def wrong(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
     are gone, with their segment, from between others in a power cut.
     """
     for shard in parts.groups._runtime if whole else ():
-        if shard.state is not State.ACTIVE:
+        if shard.state is not CoordinatorState.ACTIVE:
             continue
-        machine = machine_of(shard)
-        for consumer in machine.every_consumer():
+        machine = state_machine_of(shard)
+        for consumer in machine.list_consumer_groups():
             yield from twice_in(consumer)
             yield from out_of_order(consumer)
-        for streams in machine.every_streams_group():
+        for streams in machine.list_streams_groups():
             yield from twice_done(streams)
             yield from out_of_order(streams)
     if parts._share_partition_manager is not None:
         for key, shared in parts._share_partition_manager._by_key.items():
-            if shared.rules is not None:
-                for detail in miscounted(shared.rules):
+            if shared.share_partition is not None:
+                for detail in miscounted(shared.share_partition):
                     yield "ShareBookIsRight", f"{key.group_id} {key.partition}: {detail}"
 
 
@@ -124,7 +124,7 @@ def miscounted(share: SharePartition) -> Iterator[str]:
         for offset in range(max(batch.first_offset, share.start_offset), batch.last_offset + 1):
             state = batch.state_at(offset)
             done += state.state.is_final
-            if state.delivery_count > share.limits.delivery_count:
+            if state.delivery_count > share.limits.max_delivery_count:
                 yield f"{offset} went out {state.delivery_count} times"
             if state.state is RecordState.ACQUIRED and not state.member_id:
                 yield f"{offset} is with nobody"

@@ -116,12 +116,12 @@ def coordinate_without_reading() -> None:
     """A coordinator that moved begins with nothing."""
 
     def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
-        again = lambda: self._begin_again(replica)  # noqa: E731
-        shard = Shard(self._ground, replica, self._machine_of(), self._serde, again)
+        again = lambda: self._restart_shard(replica)  # noqa: E731
+        shard = Shard(self._dependencies, replica, self._machine_of(), self._serde, again)
         self._shards[replica.partition] = shard
-        list(shard.take_up(replica.log.log_end_offset))
+        list(shard.activate(replica.log.log_end_offset))
 
-    CoordinatorRuntime._begin = begin  # type: ignore[method-assign]
+    CoordinatorRuntime._start_shard = begin  # type: ignore[method-assign]
 
 
 def answer_for_what_is_not_committed() -> None:
@@ -131,9 +131,9 @@ def answer_for_what_is_not_committed() -> None:
 
 def keep_the_shard() -> None:
     """A coordinator whose partition went, and came back, goes on with what it knew."""
-    CoordinatorRuntime.resign = lambda *_: None  # type: ignore[method-assign]
+    CoordinatorRuntime.on_resignation = lambda *_: None  # type: ignore[method-assign]
 
 
 def let_anybody_commit() -> None:
     """Nobody asks whether a position comes from a member of now."""
-    groups.check_commit = lambda *_, **__: None
+    groups.validate_offset_commit = lambda *_, **__: None

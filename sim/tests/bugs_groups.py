@@ -9,15 +9,15 @@ from typing import Any
 from ottla.broker.groups.consumer import offsets, reconcile
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.state import ConsumerGroup
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.broker.groups.streams import reconcile as tasks
 from ottla.broker.groups.streams.groups import StreamsGroups
-from ottla.broker.groups.streams.state import StreamsGroup, Target
+from ottla.broker.groups.streams.state import StreamsGroup, TasksTuple
 from ottla.broker.share import acknowledging
-from ottla.broker.share.in_flight import InFlight, RecordState
+from ottla.broker.share.in_flight import InFlightState, RecordState
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.shared import Shared
+from ottla.broker.share.shared import SharePartitionLeader
 from ottla.wire.errors import ErrorCode, ProtocolError
 from sim.tests.sowing import replace
 
@@ -34,7 +34,7 @@ def look_at_no_owner() -> None:
 
 def free_nothing() -> None:
     """What a member had stays its own when it has given it up, or is gone."""
-    ConsumerGroup._release = lambda *_: None  # type: ignore[method-assign]
+    ConsumerGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
 
 
 def expire_no_member() -> None:
@@ -45,10 +45,10 @@ def expire_no_member() -> None:
 def forget_sessions_at_a_start() -> None:
     """Members that were there before a start are not watched after it."""
 
-    def restore(self: ConsumerGroups, now_ms: int) -> Iterator[Fx]:
-        yield Fx()
+    def restore(self: ConsumerGroups, now_ms: int) -> Iterator[GroupEffects]:
+        yield GroupEffects()
 
-    ConsumerGroups.restore = restore  # type: ignore[method-assign]
+    ConsumerGroups.restore_timers = restore  # type: ignore[method-assign]
 
 
 def wait_for_whoever_is_slow() -> None:
@@ -59,34 +59,34 @@ def wait_for_whoever_is_slow() -> None:
 
 def let_anybody_commit() -> None:
     """Nobody asks whether a position comes from a member of now."""
-    offsets.check_commit = lambda *_, **__: None
+    offsets.validate_offset_commit = lambda *_, **__: None
 
 
 def resolve_no_regex() -> None:
     """Regular expressions stand for nothing."""
-    replace(ConsumerGroup, "subscription", lambda _: lambda self, member: member.names)
+    replace(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.names)
 
 
 def expire_no_lock() -> None:
     """Who has a record may keep it."""
-    Shared._look_at_locks = lambda *_: None  # type: ignore[method-assign]
+    SharePartitionLeader._expire_locks = lambda *_: None  # type: ignore[method-assign]
 
 
 def end_every_lock() -> None:
     """Once one lock is over, all are."""
-    acknowledging._is_over = lambda state, _: acknowledging._is_locked(state) and state.before is None
+    acknowledging._is_lock_expired = lambda state, _: acknowledging._is_locked(state) and state.rollback_state is None
 
 
 def lend_what_is_lent() -> None:
     """A record that somebody has counts as free."""
-    InFlight.is_free = property(  # type: ignore[assignment,method-assign]
+    InFlightState.is_available = property(  # type: ignore[assignment,method-assign]
         lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.before is None
     )
 
 
 def give_up_early() -> None:
     """The last delivery is left out."""
-    replace(InFlight, "change", lambda real: lambda self, state, limit: real(self, state, limit - 1))
+    replace(InFlightState, "try_update_state", lambda real: lambda self, state, limit: real(self, state, limit - 1))
 
 
 def count_what_is_out_as_done() -> None:
@@ -97,10 +97,10 @@ def count_what_is_out_as_done() -> None:
 def write_no_verdict() -> None:
     """What became of records is said to be kept, and is not."""
 
-    async def keep(self: Shared, batches: Any) -> None:
+    async def keep(self: SharePartitionLeader, batches: Any) -> None:
         return None
 
-    Shared._keep = keep  # type: ignore[method-assign,assignment]
+    SharePartitionLeader._await_persisted = keep  # type: ignore[method-assign,assignment]
 
 
 def read_no_verdicts() -> None:
@@ -121,14 +121,14 @@ def take_anybodys_word() -> None:
     def make(real: Any) -> Any:
         def acknowledge(share: SharePartition, member_id: str, said: Any, now_ms: int) -> Any:
             for one in said:
-                batch = share.floor(one.first_offset)
+                batch = share.last_batch_at_or_before(one.first_offset)
                 if batch is not None and batch.last_offset >= one.first_offset:
                     member_id = batch.state_at(one.first_offset).member_id or member_id
             return real(share, member_id, said, now_ms)
 
         return acknowledge
 
-    replace(acknowledging, "acknowledge", make)
+    replace(acknowledging, "acknowledge_records", make)
 
 
 def hear_some_only() -> None:
@@ -144,29 +144,29 @@ def hear_some_only() -> None:
 
         return acknowledge
 
-    replace(acknowledging, "acknowledge", make)
+    replace(acknowledging, "acknowledge_records", make)
 
 
 def give_up_what_comes_back() -> None:
     """Nobody gets a second time what was released."""
 
     def make(real: Any) -> Any:
-        def change(self: InFlight, state: RecordState, limit: int) -> bool:
+        def change(self: InFlightState, state: RecordState, limit: int) -> bool:
             return bool(real(self, RecordState.ARCHIVED if state is RecordState.AVAILABLE else state, limit))
 
         return change
 
-    replace(InFlight, "change", make)
+    replace(InFlightState, "try_update_state", make)
 
 
 def wait_for_no_task() -> None:
     """A thread counts as having given up what it was told to, whatever it says."""
-    Target.has_any = lambda *_: False  # type: ignore[method-assign]
+    TasksTuple.overlaps = lambda *_: False  # type: ignore[method-assign]
 
 
 def note_no_doer() -> None:
     """Nobody knows which process does a task."""
-    StreamsGroup._own = lambda *_: None  # type: ignore[method-assign]
+    StreamsGroup._add_owned = lambda *_: None  # type: ignore[method-assign]
 
 
 def do_in_several_roles() -> None:
@@ -176,7 +176,7 @@ def do_in_several_roles() -> None:
 
 def free_no_task() -> None:
     """What a thread did stays its process's when it has given it up, or is gone."""
-    StreamsGroup._release = lambda *_: None  # type: ignore[method-assign]
+    StreamsGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
 
 
 def expire_no_thread() -> None:

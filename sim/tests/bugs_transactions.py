@@ -6,15 +6,15 @@ from typing import Any
 
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
-from ottla.broker.groups.offsets import Offsets
-from ottla.broker.groups.pending import Pending
+from ottla.broker.groups.offsets import CommittedOffsets
+from ottla.broker.groups.pending import PendingTransactionalOffsets
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.txn import deciding, ending, initialising
 from ottla.broker.txn.coordinator import TOPIC
-from ottla.broker.txn.deciding import Verdict
-from ottla.broker.txn.machine import TxnMachine
-from ottla.broker.txn.markers import Markers
-from ottla.broker.txn.verification import Verified, Verifier
+from ottla.broker.txn.deciding import EndTxnDecision
+from ottla.broker.txn.machine import TransactionStateMachine
+from ottla.broker.txn.markers import TxnMarkerSender
+from ottla.broker.txn.verification import TransactionVerifier, VerificationResult
 from ottla.log.machine import Effects
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import ProducerStateManager
@@ -46,22 +46,22 @@ def bump_no_epoch() -> None:
 
         return prepared
 
-    replace(ending, "prepared_with_bump", make)
+    replace(ending, "prepare_abort_or_commit_with_epoch_bump", make)
     ProducerStateManager.check_marker = lambda *_: None  # type: ignore[method-assign]
 
 
 def verify_nothing() -> None:
     """A leader takes a transaction's batches without asking its coordinator."""
 
-    async def verify(self: Verifier, wanted: Any) -> Verified:
-        return Verified({}, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
+    async def verify(self: TransactionVerifier, wanted: Any) -> VerificationResult:
+        return VerificationResult({}, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
 
-    Verifier.verify = Verifier.once = verify  # type: ignore[method-assign]
+    TransactionVerifier.verify = TransactionVerifier.verify_once = verify  # type: ignore[method-assign]
 
 
 def refuse_what_is_asked_twice() -> None:
     """A producer that did not hear that its transaction has ended is told that there is none."""
-    deciding.RETRIED = dict.fromkeys(deciding.RETRIED, ErrorCode.INVALID_TXN_STATE)
+    deciding.RETRY_DECISIONS = dict.fromkeys(deciding.RETRY_DECISIONS, ErrorCode.INVALID_TXN_STATE)
 
 
 def tell_nobody_what_was_aborted() -> None:
@@ -73,7 +73,7 @@ def commit_what_is_to_be_aborted() -> None:
     """Every marker says commit."""
 
     def make(real: Any) -> Any:
-        def request(self: Markers, letters: Any) -> Any:
+        def request(self: TxnMarkerSender, letters: Any) -> Any:
             made = real(self, letters)
             for marker in made.markers:
                 marker.transaction_result = True
@@ -81,52 +81,52 @@ def commit_what_is_to_be_aborted() -> None:
 
         return request
 
-    replace(Markers, "_request", make)
+    replace(TxnMarkerSender, "_request", make)
 
 
 def tell_all_but_one() -> None:
     """One of a transaction's partitions does not hear of its end."""
 
     def make(real: Any) -> Any:
-        def give(self: Markers, due: Any) -> None:
-            partitions = sorted(due.pending.remaining)
+        def give(self: TxnMarkerSender, due: Any) -> None:
+            partitions = sorted(due.pending.remaining_partitions)
             if len(partitions) > 1:
-                due.pending.remaining.discard(partitions[-1])
+                due.pending.remaining_partitions.discard(partitions[-1])
             real(self, due)
 
         return give
 
-    replace(Markers, "give", make)
+    replace(TxnMarkerSender, "deliver", make)
 
 
 def tell_the_first() -> None:
     """A transaction is complete once one of its partitions knows."""
 
     def make(real: Any) -> Any:
-        def marked(self: TxnMachine, event: Any) -> Any:
-            return real(self, event._replace(partitions=tuple(event.pending.remaining)))
+        def marked(self: TransactionStateMachine, event: Any) -> Any:
+            return real(self, event._replace(partitions=tuple(event.pending.remaining_partitions)))
 
         return marked
 
-    replace(TxnMachine, "_marked", make)
+    replace(TransactionStateMachine, "_on_markers_written", make)
 
 
 def forget_what_was_decided() -> None:
     """A coordinator that moved does not go on with ends that were decided."""
 
     def make(real: Any) -> Any:
-        def loaded(self: TxnMachine, now_ms: int) -> Any:
+        def loaded(self: TransactionStateMachine, now_ms: int) -> Any:
             self._prepared.clear()
             return real(self, now_ms)
 
         return loaded
 
-    replace(TxnMachine, "_loaded", make)
+    replace(TransactionStateMachine, "_on_loaded", make)
 
 
 def never_time_out() -> None:
     """What its producer has left open stays open."""
-    TxnMachine._timed_out = lambda *_: iter(())  # type: ignore[method-assign]
+    TransactionStateMachine._abort_timed_out = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def fence_nobody_who_had_the_id() -> None:
@@ -139,7 +139,7 @@ def fence_nobody_who_had_the_id() -> None:
 
         return begun
 
-    replace(initialising, "begun", make)
+    replace(initialising, "prepare_init_producer_id", make)
 
 
 def forget_open_transactions() -> None:
@@ -172,56 +172,62 @@ def append_a_batch_twice() -> None:
 
 def coordinate_without_reading() -> None:
     """A coordinator of transactions that moved begins with nothing."""
-    real = CoordinatorRuntime._begin
+    real = CoordinatorRuntime._start_shard
     bugs_control.coordinate_without_reading()
-    planted = CoordinatorRuntime._begin
+    planted = CoordinatorRuntime._start_shard
 
     def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
         (planted if replica.topic == TOPIC else real)(self, replica)
 
-    CoordinatorRuntime._begin = begin  # type: ignore[method-assign]
+    CoordinatorRuntime._start_shard = begin  # type: ignore[method-assign]
 
 
 def end_whatever_epoch_is_named() -> None:
     """Whoever has the producer id may end its transaction."""
 
-    def with_bump(txn: Any, producer_id: int, epoch: int, *, commits: bool, is_pending: bool) -> Verdict:
-        return deciding.classic(txn, producer_id, txn.producer_epoch, commits=commits, is_pending=is_pending)
+    def with_bump(txn: Any, producer_id: int, epoch: int, *, commits: bool, is_pending: bool) -> EndTxnDecision:
+        return deciding.decide_without_epoch_bump(
+            txn, producer_id, txn.producer_epoch, commits=commits, is_pending=is_pending
+        )
 
-    deciding.with_bump = with_bump
+    deciding.decide_with_epoch_bump = with_bump
 
 
 def answer_before_it_is_decided() -> None:
     """The end is answered, and nothing is written."""
 
     def make(real: Any) -> Any:
-        def end(self: TxnMachine, event: Any, now_ms: int) -> Any:
+        def end(self: TransactionStateMachine, event: Any, now_ms: int) -> Any:
             found = real(self, event, now_ms)
             if found.records and now_ms % 5 == 0:
-                self.pending.pop(event.transactional_id, None)
+                self.pending_transitions.pop(event.transactional_id, None)
                 return Effects(replies=found.replies)
             return found
 
         return end
 
-    replace(TxnMachine, "_end", make)
+    replace(TransactionStateMachine, "_end", make)
 
 
 def show_pending_positions() -> None:
     """A position counts as soon as it is committed within a transaction, whatever becomes of that."""
-    replace(Offsets, "replay_pending", lambda _: lambda self, offset, pid, key, value: self.replay(offset, key, value))
+    replace(
+        CommittedOffsets,
+        "replay_pending",
+        lambda _: lambda self, offset, pid, key, value: self.replay(offset, key, value),
+    )
 
 
 def lose_positions_at_the_commit() -> None:
     """A transaction is committed, and its positions are not."""
-    replace(Offsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
+    replace(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
 
 
 def keep_positions_that_were_aborted() -> None:
     """A transaction is aborted, and its positions count."""
-    replace(Offsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
+    replace(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
 
 
 def read_what_is_not_decided() -> None:
     """Who asks for stable positions gets those there are."""
-    Pending.of_topic = lambda *_: {}  # type: ignore[method-assign]
+    PendingTransactionalOffsets.producers_by_partition = lambda *_: {}  # type: ignore[method-assign]

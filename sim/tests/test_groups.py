@@ -12,11 +12,11 @@ import pytest
 
 from ottla.broker.groups.consumer import state as cs
 from ottla.broker.groups.streams import state as ss
-from ottla.broker.share.acquiring import Asked, Fetched, acquire
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.acquiring import AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.in_flight import RecordState as R
-from ottla.broker.share.partition import Limits, SharePartition
-from ottla.broker.share.sessions import Place as SharedPlace
+from ottla.broker.share.partition import SharePartition, SharePartitionLimits
+from ottla.broker.share.sessions import TopicIdPartition as SharedPlace
 from sim.groups.locks import ACCEPT, RELEASE, Hold, Locks, Sight
 from sim.groups.ownership import Ownership
 from sim.groups.watch import miscounted, out_of_order, twice_done, twice_in
@@ -323,7 +323,7 @@ def test_a_sight_is_of_the_same_objects_only() -> None:
     assert node.locks.sight("n3", KEY, "a") is None
 
 
-def consumer_group(*members: cs.Member, epoch: int = 5, target: int = 5) -> list[str]:
+def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:
     group = cs.ConsumerGroup("g")
     group.members = {member.id: member for member in members}
     group.epoch, group.target_epoch = epoch, target
@@ -332,22 +332,26 @@ def consumer_group(*members: cs.Member, epoch: int = 5, target: int = 5) -> list
 
 def test_a_partition_stands_with_one_member_of_a_consumer_group() -> None:
     one, two = {TOPIC_ID: {0: 4}}, {TOPIC_ID: {1: 4}}
-    a = cs.Member("a", 5, assigned=one)
-    assert consumer_group(a, cs.Member("b", 5, assigned=two)) == []
-    assert consumer_group(a, cs.Member("b", 5, assigned=one)) == ["OneHolder"]
-    assert consumer_group(a, cs.Member("b", 4, revoking=one)) == ["OneHolder"]
+    a = cs.ConsumerGroupMember("a", 5, assigned=one)
+    assert consumer_group(a, cs.ConsumerGroupMember("b", 5, assigned=two)) == []
+    assert consumer_group(a, cs.ConsumerGroupMember("b", 5, assigned=one)) == ["OneHolder"]
+    assert consumer_group(a, cs.ConsumerGroupMember("b", 4, revoking=one)) == ["OneHolder"]
 
 
 def test_no_member_is_ahead_of_its_group() -> None:
-    a = cs.Member("a", 5)
+    a = cs.ConsumerGroupMember("a", 5)
     assert consumer_group(a, epoch=6) == []
     assert consumer_group(a, epoch=6, target=4) == ["EpochsInOrder"]
     assert consumer_group(a, epoch=4, target=5) == ["EpochsInOrder"]
 
 
-def thread(name: str, process: str, active: tuple[int, ...] = (), standby: tuple[int, ...] = ()) -> ss.Member:
-    has = ss.Held({"0": dict.fromkeys(active, 4)} if active else {}, {"0": frozenset(standby)} if standby else {})
-    return ss.Member(name, 5, process_id=process, assigned=has)
+def thread(
+    name: str, process: str, active: tuple[int, ...] = (), standby: tuple[int, ...] = ()
+) -> ss.StreamsGroupMember:
+    has = ss.TasksTupleWithEpochs(
+        {"0": dict.fromkeys(active, 4)} if active else {}, {"0": frozenset(standby)} if standby else {}
+    )
+    return ss.StreamsGroupMember(name, 5, process_id=process, assigned=has)
 
 
 @pytest.mark.parametrize(
@@ -360,20 +364,22 @@ def thread(name: str, process: str, active: tuple[int, ...] = (), standby: tuple
     ],
     ids=["a standby elsewhere", "another task", "active twice", "two roles in a process"],
 )
-def test_a_task_is_done_once_and_a_process_has_it_in_one_role(other: ss.Member, flagged: list[str]) -> None:
+def test_a_task_is_done_once_and_a_process_has_it_in_one_role(other: ss.StreamsGroupMember, flagged: list[str]) -> None:
     group = ss.StreamsGroup("app")
     group.members = {"a": thread("a", "p0", (0,)), "b": other}
     assert [name for name, _ in twice_done(group)] == flagged
 
 
 def test_what_is_in_flight_adds_up() -> None:
-    share = SharePartition(0, [StateBatch(1, 1, 1, R.ACKNOWLEDGED)], Limits(delivery_count=3))
-    acquire(share, Asked("a", 100, 100), Fetched(0, [(0, 9)]), 0)
+    share = SharePartition(
+        0, [PersisterStateBatch(1, 1, 1, R.ACKNOWLEDGED)], SharePartitionLimits(max_delivery_count=3)
+    )
+    acquire_records(share, AcquireRequest("a", 100, 100), FetchedOffsets(0, [(0, 9)]), 0)
     assert list(miscounted(share)) == []
     share.delivery_complete_count += 1
     assert [x for x in miscounted(share) if "count as done" in x]
     share.delivery_complete_count -= 1
-    share.limits = Limits(delivery_count=0)
+    share.limits = SharePartitionLimits(max_delivery_count=0)
     assert [x for x in miscounted(share) if "went out" in x]
 
 

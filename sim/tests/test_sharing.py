@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.share import state as st
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.in_flight import RecordState as R
 from ottla.broker.share.records import encode
 from ottla.wire.records import Record
@@ -19,12 +19,12 @@ TOPIC_ID = b"s" * 16
 S = ("s0", 0)
 
 
-def stored(*steps: tuple[int, list[StateBatch]]) -> list[Record]:
+def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
     """Records of the state topic: start offsets with what is written beside them."""
     at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
     for offset, (start, batches) in enumerate(steps):
-        made = st.snapshot if offset == 0 else st.update
-        key, value = encode(made(at, st.ShareState(0, 0, 0, start, 0, tuple(batches))))
+        made = st.snapshot_record if offset == 0 else st.update_record
+        key, value = encode(made(at, st.ShareGroupOffset(0, 0, 0, start, 0, tuple(batches))))
         out.append(Record(offset, 0, key, value, []))
     return out
 
@@ -32,13 +32,13 @@ def stored(*steps: tuple[int, list[StateBatch]]) -> list[Record]:
 @pytest.mark.parametrize(
     ("said", "steps", "flagged"),
     [
-        ({0: {ACCEPT}}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
-        ({}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
-        ({0: {REJECT}}, [(0, [StateBatch(0, 0, 1, R.ARCHIVED)])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 2, R.ARCHIVED)])], 1),
+        ({0: {ACCEPT}}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
+        ({}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
+        ({0: {REJECT}}, [(0, [PersisterStateBatch(0, 0, 1, R.ARCHIVED)])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 2, R.ARCHIVED)])], 1),
         ({}, [(0, []), (2, [])], 2),
-        ({}, [(0, [StateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
+        ({}, [(0, [PersisterStateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
     ],
     ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
 )

@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.groups.assignors.spec import (
-    ROWS_AN_ID,
-    STEP,
-    Assigning,
-    Draft,
-    Spec,
-    Target,
-    Unassignable,
-    draft_of,
-    steps,
-    target_of,
+    PARTITIONS_PER_STEP,
+    SORT_COST_PER_ID,
+    Assignment,
+    AssignmentSteps,
+    GroupSpec,
+    MutableAssignment,
+    PartitionAssignorException,
+    freeze_assignment,
+    mutable_copy,
+    work_steps,
 )
 
-ROUNDS = 16
+MAX_ITERATIONS = 16
 
 
-class _Balancer:
+class _SubscriberBalancer:
     """Walks over a topic's subscribers: those with least from below, those with most from above.
 
     Each end is a range of members who have equally many partitions; it grows as its level moves.
@@ -36,7 +36,7 @@ class _Balancer:
         self._sizes = sizes
         self._members: list[int] = []
 
-    def begin(self, subscribers: list[int]) -> int:
+    def start_topic(self, subscribers: list[int]) -> int:
         """Take up a topic; gives how far its subscribers are apart."""
         self._members = members = sorted(subscribers, key=lambda member: (self._sizes[member], member))
         self._least_end = 0
@@ -47,7 +47,7 @@ class _Balancer:
         self._next_most = len(members) - 1
         return self._sizes[members[-1]] - self._sizes[members[0]]
 
-    def least(self) -> int:
+    def next_least_loaded(self) -> int:
         """The next who is to get something."""
         members = self._members
         if self._next_least >= self._least_end:
@@ -58,7 +58,7 @@ class _Balancer:
         self._next_least += 1
         return members[self._next_least - 1]
 
-    def most(self) -> int:
+    def next_most_loaded(self) -> int:
         """The next who is to give something; -1 where nobody is left."""
         members = self._members
         if self._next_most < self._most_start:
@@ -74,30 +74,30 @@ class _Balancer:
         self._next_most -= 1
         return members[self._next_most + 1]
 
-    def leave_out(self) -> None:
-        """Who was named last by `most` has nothing to give."""
+    def exclude_last(self) -> None:
+        """Who was named last by `next_most_loaded` has nothing to give."""
         members, at, end = self._members, self._next_most + 1, self._most_end - 1
         members[at], members[end] = members[end], members[at]
         self._most_end -= 1
 
     @property
-    def is_even(self) -> bool:
+    def is_balanced(self) -> bool:
         """Whether the levels have met."""
         return self._most_level - self._least_level <= 1
 
 
-class _Work:
+class _HeterogeneousAssignment:
     """An assignment on its way: members are numbers here, owners stand by topic and partition."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
         self.ids = list(spec.members)
         self.subscribers: dict[bytes, list[int]] = {}
         self.sizes = [0] * len(self.ids)
         self.owners: dict[bytes, list[int]] = {}
-        self.drafts: dict[int, Draft] = {}
+        self.mutable_assignments: dict[int, MutableAssignment] = {}
 
-    def take_up(self) -> Generator[None, None, None]:
+    def initialize(self) -> Generator[None, None, None]:
         """Who wants what, and who keeps what."""
         for number, claim in enumerate(self.spec.members.values()):
             for topic in claim.topics:
@@ -105,41 +105,41 @@ class _Work:
                     self.owners[topic] = [-1] * self.spec.partitions[topic]
                     self.subscribers[topic] = []
                 self.subscribers[topic].append(number)
-            yield from steps(len(claim.topics))
+            yield from work_steps(len(claim.topics))
         for number, claim in enumerate(self.spec.members.values()):
             wanted = set(claim.topics)
-            for topic, partitions in claim.target.items():
+            for topic, partitions in claim.assignment.items():
                 if topic not in wanted:
-                    del self.draft(number)[topic]
+                    del self.mutable_assignment(number)[topic]
                     continue
                 self.sizes[number] += len(partitions)
                 owners = self.owners[topic]
                 for partition in partitions:
                     if not 0 <= partition < len(owners):
-                        raise Unassignable(f"Partition {partition} does not exist")
+                        raise PartitionAssignorException(f"Partition {partition} does not exist")
                     owners[partition] = number
-            yield from steps(len(claim.topics))
+            yield from work_steps(len(claim.topics))
 
-    def draft(self, number: int) -> Draft:
+    def mutable_assignment(self, number: int) -> MutableAssignment:
         """A member's target, to be changed."""
-        if number not in self.drafts:
-            self.drafts[number] = draft_of(self.spec.members[self.ids[number]].target)
-        return self.drafts[number]
+        if number not in self.mutable_assignments:
+            self.mutable_assignments[number] = mutable_copy(self.spec.members[self.ids[number]].assignment)
+        return self.mutable_assignments[number]
 
-    def give(self, topic: bytes, partition: int, number: int) -> None:
+    def assign_partition(self, topic: bytes, partition: int, number: int) -> None:
         """A partition goes to a member, from whoever has it."""
         before = self.owners[topic][partition]
         if before >= 0:
-            draft = self.draft(before)
+            draft = self.mutable_assignment(before)
             draft[topic].pop(partition, None)
             if not draft[topic]:
                 del draft[topic]
             self.sizes[before] -= 1
-        self.draft(number).setdefault(topic, {})[partition] = None
+        self.mutable_assignment(number).setdefault(topic, {})[partition] = None
         self.owners[topic][partition] = number
         self.sizes[number] += 1
 
-    def in_order(self, topics: list[bytes]) -> list[bytes]:
+    def sorted_topics(self, topics: list[bytes]) -> list[bytes]:
         """Most partitions a subscriber first, then fewest subscribers, then by id (signed halves, as Java's)."""
 
         def key(topic: bytes) -> tuple[float, int, int, int]:
@@ -150,34 +150,38 @@ class _Work:
         return sorted(topics, key=key)
 
 
-def assign(spec: Spec) -> Assigning:
+def assign_heterogeneous(spec: GroupSpec) -> AssignmentSteps:
     """Give everything out as evenly as can be."""
-    work = _Work(spec)
-    yield from work.take_up()
+    work = _HeterogeneousAssignment(spec)
+    yield from work.initialize()
     if not work.owners:
         return {}
-    balancer = _Balancer(work.sizes)
-    for topic in work.in_order([topic for topic, owners in work.owners.items() if -1 in owners]):
-        balancer.begin(work.subscribers[topic])
+    balancer = _SubscriberBalancer(work.sizes)
+    for topic in work.sorted_topics([topic for topic, owners in work.owners.items() if -1 in owners]):
+        balancer.start_topic(work.subscribers[topic])
         for partition, owner in enumerate(list(work.owners[topic])):
             if owner < 0:
-                work.give(topic, partition, balancer.least())
-            if partition % STEP == 0:
+                work.assign_partition(topic, partition, balancer.next_least_loaded())
+            if partition % PARTITIONS_PER_STEP == 0:
                 yield
         yield
     yield from _balance(work, balancer)
-    out: dict[str, Target] = {}
+    out: dict[str, Assignment] = {}
     for number, (member_id, claim) in enumerate(spec.members.items()):
-        out[member_id] = target_of(work.drafts[number]) if number in work.drafts else claim.target
-        yield from steps(ROWS_AN_ID * len(out[member_id]))
+        out[member_id] = (
+            freeze_assignment(work.mutable_assignments[number])
+            if number in work.mutable_assignments
+            else claim.assignment
+        )
+        yield from work_steps(SORT_COST_PER_ID * len(out[member_id]))
     return out
 
 
-def _balance(work: _Work, balancer: _Balancer) -> Generator[None, None, None]:
+def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> Generator[None, None, None]:
     """Go over the topics until a whole round moved nothing."""
-    topics = work.in_order([topic for topic, members in work.subscribers.items() if len(members) >= 2])
+    topics = work.sorted_topics([topic for topic, members in work.subscribers.items() if len(members) >= 2])
     last = -1
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ITERATIONS):
         for at, topic in enumerate(topics):
             if at == last:
                 return
@@ -186,28 +190,30 @@ def _balance(work: _Work, balancer: _Balancer) -> Generator[None, None, None]:
                 last = at
 
 
-def _balance_topic(work: _Work, balancer: _Balancer, topic: bytes) -> Generator[None, None, int]:
+def _balance_topic(
+    work: _HeterogeneousAssignment, balancer: _SubscriberBalancer, topic: bytes
+) -> Generator[None, None, int]:
     """Move partitions of one topic; gives how many were moved."""
     yield
-    if balancer.begin(work.subscribers[topic]) <= 1:
+    if balancer.start_topic(work.subscribers[topic]) <= 1:
         return 0
     held: dict[int, list[int]] = {}
     for partition, owner in enumerate(work.owners[topic]):
         held.setdefault(owner, []).append(partition)
     moved = 0
-    while not balancer.is_even:
-        giver = balancer.most()
+    while not balancer.is_balanced:
+        giver = balancer.next_most_loaded()
         while giver >= 0 and not held.get(giver):
-            balancer.leave_out()
-            giver = balancer.most()
+            balancer.exclude_last()
+            giver = balancer.next_most_loaded()
         if giver < 0:
             break
         partition = held[giver].pop()
-        taker = balancer.least()
-        if balancer.is_even:
+        taker = balancer.next_least_loaded()
+        if balancer.is_balanced:
             break
-        work.give(topic, partition, taker)
+        work.assign_partition(topic, partition, taker)
         moved += 1
-        if moved % STEP == 0:
+        if moved % PARTITIONS_PER_STEP == 0:
             yield
     return moved

@@ -9,25 +9,25 @@ from collections.abc import Generator
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import (
-    ROWS_AN_ID,
-    STEP,
-    Assigning,
-    Claim,
-    Draft,
-    Spec,
-    Target,
-    Unassignable,
-    draft_of,
-    steps,
-    target_of,
+    PARTITIONS_PER_STEP,
+    SORT_COST_PER_ID,
+    Assignment,
+    AssignmentSteps,
+    GroupSpec,
+    MemberSubscriptionAndAssignment,
+    MutableAssignment,
+    PartitionAssignorException,
+    freeze_assignment,
+    mutable_copy,
+    work_steps,
 )
 
 
-def assign(spec: Spec) -> Assigning:
+def assign_uniform(spec: GroupSpec) -> AssignmentSteps:
     """Give everything out evenly."""
     if spec.homogeneous:
         return _homogeneous(spec)
-    from ottla.broker.groups.assignors.heterogeneous import assign as assign_differing
+    from ottla.broker.groups.assignors.heterogeneous import assign_heterogeneous as assign_differing
 
     return assign_differing(spec)
 
@@ -39,74 +39,78 @@ class _Quotas:
         self.least, self.extra = divmod(partitions, members)
 
 
-def _homogeneous(spec: Spec) -> Assigning:
+def _homogeneous(spec: GroupSpec) -> AssignmentSteps:
     first = next(iter(spec.members.values()), None)
     if first is None or not first.topics:
         return {}
-    topics = java_order.ids(first.topics, copied_from=first.named)
-    yield from steps(ROWS_AN_ID * len(topics))
-    free = yield from _free(spec, topics)
+    topics = java_order.uuid_hash_map_order(first.topics, copied_from=first.subscribed_name_count)
+    yield from work_steps(SORT_COST_PER_ID * len(topics))
+    free = yield from _unassigned_partitions(spec, topics)
     quotas = _Quotas(sum(spec.partitions[topic] for topic in topics), len(spec.members))
-    wanted, out, drafts = set(topics), dict[str, Target](), dict[str, Draft]()
+    wanted, out, drafts = set(topics), dict[str, Assignment](), dict[str, MutableAssignment]()
     hungry: list[tuple[str, int]] = []
     left = len(spec.members)
     for member_id, claim in spec.members.items():
-        draft, quota = _kept(claim, wanted, quotas, left, free)
+        draft, quota = _retained_assignment(claim, wanted, quotas, left, free)
         left -= 1
         if draft is None:
-            out[member_id] = claim.target
+            out[member_id] = claim.assignment
         else:
             drafts[member_id] = draft
         if quota > 0:
             hungry.append((member_id, quota))
-        yield from steps(ROWS_AN_ID * len(claim.target))
+        yield from work_steps(SORT_COST_PER_ID * len(claim.assignment))
     at = 0
     for member_id, quota in hungry:
         if member_id not in drafts:
-            drafts[member_id] = draft_of(out[member_id])
+            drafts[member_id] = mutable_copy(out[member_id])
         for topic, partition in free[at : at + quota]:
             drafts[member_id].setdefault(topic, {})[partition] = None
         at += quota
-        yield from steps(quota)
+        yield from work_steps(quota)
     if at < len(free):
-        raise Unassignable("Partitions were left unassigned")
+        raise PartitionAssignorException("Partitions were left unassigned")
     for member_id, draft in drafts.items():
-        out[member_id] = target_of(draft)
-        yield from steps(ROWS_AN_ID * len(draft))
+        out[member_id] = freeze_assignment(draft)
+        yield from work_steps(SORT_COST_PER_ID * len(draft))
     return out
 
 
-def _free(spec: Spec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
+def _unassigned_partitions(spec: GroupSpec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
     """The partitions nobody has, topic by topic."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
-    yield from steps(ROWS_AN_ID * len(topics))
+    yield from work_steps(SORT_COST_PER_ID * len(topics))
     for claim in spec.members.values():
-        for topic, partitions in claim.target.items():
+        for topic, partitions in claim.assignment.items():
             if topic in taken:
                 taken[topic].update(partitions)
-        yield from steps(len(claim.target))
+        yield from work_steps(len(claim.assignment))
     free: list[tuple[bytes, int]] = []
     for topic in topics:
-        for first in range(0, spec.partitions[topic], STEP):
-            numbers = range(first, min(first + STEP, spec.partitions[topic]))
+        for first in range(0, spec.partitions[topic], PARTITIONS_PER_STEP):
+            numbers = range(first, min(first + PARTITIONS_PER_STEP, spec.partitions[topic]))
             free.extend((topic, number) for number in numbers if number not in taken[topic])
             yield
     return free
 
 
-def _kept(
-    claim: Claim, wanted: set[bytes], quotas: _Quotas, left: int, free: list[tuple[bytes, int]]
-) -> tuple[Draft | None, int]:
+def _retained_assignment(
+    claim: MemberSubscriptionAndAssignment,
+    wanted: set[bytes],
+    quotas: _Quotas,
+    left: int,
+    free: list[tuple[bytes, int]],
+) -> tuple[MutableAssignment | None, int]:
     """What a member keeps, None for all it has, and how much more it may have; what it gives up goes to ``free``."""
-    draft: Draft | None = None
+    draft: MutableAssignment | None = None
     has_extra = quotas.extra > 0
     quota = quotas.least + has_extra
-    for topic, partitions in claim.target.items():
+    for topic, partitions in claim.assignment.items():
         if topic in wanted and len(partitions) <= quota:
             quota -= len(partitions)
             continue
         if draft is None:
-            draft = draft_of(claim.target)
+            draft = mutable_copy(claim.assignment)
         if topic not in wanted:
             del draft[topic]
             continue

@@ -16,62 +16,72 @@ from ottla.broker.groups import java_order
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.records import group_tombstones, slices
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.state import CONSUMER, Group, GroupState
-from ottla.broker.groups.state import Member as ClassicMember
+from ottla.broker.groups.consumer.records import group_tombstones, slice_records
+from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState
+from ottla.broker.groups.state import ClassicGroupMember as ClassicMember
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 
-def is_due(groups: ConsumerGroups, group: ConsumerGroup, gone: Collection[Member], *, replaced: bool = False) -> bool:
+def is_downgrade_due(
+    groups: ConsumerGroups, group: ConsumerGroup, gone: Collection[ConsumerGroupMember], *, replaced: bool = False
+) -> bool:
     """Whether only members of the older protocol are left once these are gone, or ``replaced`` by one of them."""
     left = len(group.members) - len(gone)
-    classic = group.classic_members - sum(member.classic is not None for member in gone)
-    if classic != left or (replaced and any(member.classic is not None for member in gone)):
+    classic = group.classic_member_count - sum(member.classic_metadata is not None for member in gone)
+    if classic != left or (replaced and any(member.classic_metadata is not None for member in gone)):
         return False
     size = left + len(gone) if replaced else left
-    return size > 0 and groups.settings.downgrades and size <= groups.classic.settings.max_size
+    return size > 0 and groups.settings.allows_downgrade and size <= groups.classic_groups.settings.max_size
 
 
-ROWS_A_MEMBER = 4
+WORK_PER_MEMBER = 4
 """About how much work a member is, in rows of a slice."""
-STEP = 50
-CANCELLED_AT_ONCE = 200
+MEMBERS_PER_STEP = 50
+MAX_CANCELLED_PER_SLICE = 200
 
 
-class Back(NamedTuple):
-    """A consumer group on its way to a classic one: without those who are gone; ``joining`` takes the place of the
+class GroupDowngrade(NamedTuple):
+    """A consumer group on its way to a classic one: without those who are gone; ``joining_member`` takes the place of the
     static member of its instance id.
     """
 
     group: ConsumerGroup
-    gone: Collection[str]
-    joining: Member | None
-    rebalance: bool
+    removed_ids: Collection[str]
+    joining_member: ConsumerGroupMember | None
+    triggers_rebalance: bool
     """Whether all are asked to come together."""
     now_ms: int
 
 
-def downgrade(groups: ConsumerGroups, back: Back, fx: Fx, instead: Callable[[], Iterator[Fx]] | None = None) -> None:
+def downgrade(
+    groups: ConsumerGroups,
+    back: GroupDowngrade,
+    fx: GroupEffects,
+    instead: Callable[[], Iterator[GroupEffects]] | None = None,
+) -> None:
     """Write the group anew, a large one in slices. Where what a member says cannot be read, ``instead`` is done.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, in a slice of a large group: that cannot be, and there is no other way.
     """
-    made: list[Group] = []
-    fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * ROWS_A_MEMBER)
+    made: list[ClassicGroup] = []
+    fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * WORK_PER_MEMBER)
     if made or fx.continuation is not None:
-        fx.continuation = chain(fx.continuation or (), _stand_up(groups, made, back))
+        fx.continuation = chain(fx.continuation or (), _restore_classic_group(groups, made, back))
 
 
 def _write(
-    groups: ConsumerGroups, back: Back, made: list[Group], instead: Callable[[], Iterator[Fx]] | None
-) -> Iterator[Fx]:
+    groups: ConsumerGroups,
+    back: GroupDowngrade,
+    made: list[ClassicGroup],
+    instead: Callable[[], Iterator[GroupEffects]] | None,
+) -> Iterator[GroupEffects]:
     group = back.group
-    before = group.static_member(back.joining.instance_id) if back.joining is not None else None
+    before = group.static_member(back.joining_member.instance_id) if back.joining_member is not None else None
     try:
-        classic = yield from _classic(groups, back, before)
+        classic = yield from _to_classic_group(groups, back, before)
     except WireError as error:
         if instead is not None:
             yield from instead()
@@ -79,50 +89,60 @@ def _write(
         why = f"Cannot downgrade the classic group {group.id}: {error}."
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why) from None
     made.append(classic)
-    renamed = None if back.joining is None or before is None else (before.id, back.joining.id)
-    for part in slices(group_tombstones(group, renamed)):
-        yield Fx(records=part)
-    fx = Fx()
-    rb.store(classic, fx)
+    renamed = None if back.joining_member is None or before is None else (before.id, back.joining_member.id)
+    for part in slice_records(group_tombstones(group, renamed)):
+        yield GroupEffects(records=part)
+    fx = GroupEffects()
+    rb.append_group_record(classic, fx)
     yield fx
-    fx = Fx()
+    fx = GroupEffects()
     for number, name in enumerate({*group.members, *classic.members}):
         groups.cancel_timers(group.id, name, fx)
-        if number % CANCELLED_AT_ONCE == 0:
+        if number % MAX_CANCELLED_PER_SLICE == 0:
             yield fx
-            fx = Fx()
+            fx = GroupEffects()
     yield fx
 
 
-def _classic(groups: ConsumerGroups, back: Back, before: Member | None) -> Generator[Fx, None, Group]:
+def _to_classic_group(
+    groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
+) -> Generator[GroupEffects, None, ClassicGroup]:
     """The group as one of the older kind, each member with what it is to have. Raises: WireError."""
-    group, joining, image = back.group, back.joining, groups.topics.image
-    classic = Group(group.id, GroupState.STABLE, group.epoch, CONSUMER, state_since_ms=back.now_ms)
+    group, joining, image = back.group, back.joining_member, groups.topics.image
+    classic = ClassicGroup(
+        group.id, ClassicGroupState.STABLE, group.epoch, CONSUMER_PROTOCOL_TYPE, state_since_ms=back.now_ms
+    )
     targets = dict(group.target)
-    stay = [group.members[name] for name in java_order.timeline(group.members) if name not in back.gone]
+    stay = [
+        group.members[name]
+        for name in java_order.timeline_hash_map_order(group.members)
+        if name not in back.removed_ids
+    ]
     if joining is not None and before is not None:
         stay = [*(member for member in stay if member.id != before.id), joining]
         targets[joining.id] = group.target.get(before.id, {})
     for number, member in enumerate(stay):
-        classic.add(_member(member))
-        if number % STEP == 0:
-            yield Fx()
+        classic.add(_to_classic_member(member))
+        if number % MEMBERS_PER_STEP == 0:
+            yield GroupEffects()
     if not classic.has_common_protocol:
         raise WireError("its members have no protocol in common")
     classic.protocol = classic.select_protocol()
-    yield Fx()
+    yield GroupEffects()
     for number, one in enumerate(classic.members.values()):
-        version = embedded.version_of(one.metadata(classic.protocol))
-        one.assignment = embedded.written(targets.get(one.id, {}), image, version)
-        if number % STEP == 0:
-            yield Fx()
+        version = embedded.decode_version(one.metadata_for(classic.protocol))
+        one.assignment = embedded.encode_assignment(targets.get(one.id, {}), image, version)
+        if number % MEMBERS_PER_STEP == 0:
+            yield GroupEffects()
     return classic
 
 
-def _member(member: Member) -> ClassicMember:
-    assert member.classic is not None
+def _to_classic_member(member: ConsumerGroupMember) -> ClassicMember:
+    assert member.classic_metadata is not None
     protocols: dict[str, bytes] = {}
-    for protocol in member.classic.supported_protocols:  # of a name that its record says twice the first, as in a join
+    for (
+        protocol
+    ) in member.classic_metadata.supported_protocols:  # of a name that its record says twice the first, as in a join
         protocols.setdefault(protocol.name, protocol.metadata)
     return ClassicMember(
         member.id,
@@ -130,19 +150,21 @@ def _member(member: Member) -> ClassicMember:
         member.client_id,
         member.client_host,
         member.rebalance_timeout_ms,
-        member.classic.session_timeout_ms,
+        member.classic_metadata.session_timeout_ms,
         list(protocols.items()),
     )
 
 
-def _stand_up(groups: ConsumerGroups, made: list[Group], back: Back) -> Iterator[Fx]:
+def _restore_classic_group(
+    groups: ConsumerGroups, made: list[ClassicGroup], back: GroupDowngrade
+) -> Iterator[GroupEffects]:
     """Its record is replayed: what is not in it is added, and all have a session, or are asked to come together."""
     for classic in made:
-        fx = Fx()
-        group = groups.classic.groups[classic.id]
+        fx = GroupEffects()
+        group = groups.classic_groups.groups[classic.id]
         for member in group.members.values():
-            group.speak(member, classic.members[member.id].protocols)
+            group.set_protocols(member, classic.members[member.id].protocols)
             rb.arm_session(group, member, back.now_ms, fx)
-        if back.rebalance:
-            rb.prepare(group, groups.classic.settings, back.now_ms, fx)
+        if back.triggers_rebalance:
+            rb.prepare_rebalance(group, groups.classic_groups.settings, back.now_ms, fx)
         yield from fx.flatten()

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES
+from ottla.broker.coordinator.batches import MAX_BATCH_BYTES
 from ottla.broker.groups import java_order
 from ottla.controller.image import MetadataImage
 from ottla.wire import compiler
@@ -19,13 +19,13 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from ottla.wire.schema import Message
 
 _VERSION = struct.Struct(">h")
-NEWEST = 3
-LARGEST_BYTES = LARGEST_BATCH_BYTES
+NEWEST_VERSION = 3
+LARGEST_BYTES = MAX_BATCH_BYTES
 """The record of a member with more is larger than `__consumer_offsets` takes."""
 M = TypeVar("M", bound=Message)
 
 
-def version_of(raw: bytes) -> int:
+def decode_version(raw: bytes) -> int:
     """The version of something embedded; what is newer than all we know is read as the newest.
 
     Raises:
@@ -36,16 +36,16 @@ def version_of(raw: bytes) -> int:
     version: int = _VERSION.unpack_from(raw)[0]
     if version < 0:
         raise WireError(f"embedded metadata of version {version}")
-    return min(version, NEWEST)
+    return min(version, NEWEST_VERSION)
 
 
 def _decode(cls: type[M], raw: bytes) -> M:
     if len(raw) > LARGEST_BYTES:
         raise WireError(f"embedded metadata too large: {len(raw)} bytes (at most {LARGEST_BYTES})")
-    return compiler.decode(cls, version_of(raw), raw, 2)[0]
+    return compiler.decode(cls, decode_version(raw), raw, 2)[0]
 
 
-def subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
+def decode_subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
     """What a member wants.
 
     Raises:
@@ -54,7 +54,7 @@ def subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
     return _decode(cp.ConsumerProtocolSubscription, raw)
 
 
-def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
+def decode_assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
     """What a member was given; none where nothing was said.
 
     Raises:
@@ -65,7 +65,7 @@ def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
     return _decode(cp.ConsumerProtocolAssignment, raw)
 
 
-def owned(
+def owned_partitions(
     said: cp.ConsumerProtocolSubscription, image: MetadataImage
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     """What a member says it has, of topics that exist."""
@@ -74,11 +74,13 @@ def owned(
     return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]
 
 
-def written(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
+def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
     """Partitions as a member of the older protocol reads them; topics that are gone are left out."""
     rows = []
-    for topic in java_order.ids(held):
+    for topic in java_order.uuid_hash_map_order(held):
         name = image.topic_names.get(topic)
         if name is not None:
-            rows.append(cp.ConsumerProtocolAssignmentTopicPartition(name, list(java_order.numbers(held[topic]))))
+            rows.append(
+                cp.ConsumerProtocolAssignmentTopicPartition(name, list(java_order.integer_hash_set_order(held[topic])))
+            )
     return _VERSION.pack(version) + compiler.encode(cp.ConsumerProtocolAssignment(rows), version)

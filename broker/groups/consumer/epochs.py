@@ -5,12 +5,12 @@ Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` (apach
 
 from __future__ import annotations
 
-from ottla.broker.groups.consumer.reconcile import Owned
-from ottla.broker.groups.consumer.state import Held, Member
+from ottla.broker.groups.consumer.reconcile import OwnedPartitions
+from ottla.broker.groups.consumer.state import ConsumerGroupMember, PartitionEpochs
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
-def check_epoch(member: Member, epoch: int, owned: Owned) -> None:
+def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions) -> None:
     """Whether a member speaks of its present epoch, or joins, or has not heard of the last step.
 
     Raises:
@@ -28,7 +28,7 @@ def check_epoch(member: Member, epoch: int, owned: Owned) -> None:
     raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
-def _is_part(owned: Owned, assigned: Held) -> bool:
+def _is_part(owned: OwnedPartitions, assigned: PartitionEpochs) -> bool:
     if owned is None:
         return False
     return all(row.topic_id in assigned and assigned[row.topic_id].keys() >= set(row.partitions) for row in owned)

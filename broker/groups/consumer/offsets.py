@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member
-from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.offsets import OffsetToCommit
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-EPOCHS_FROM = 9
+MEMBER_EPOCH_VERSION = 9
 """From this version on OffsetCommit and OffsetFetch know member epochs."""
 
 
-def check_commit(
-    group: ConsumerGroup, member_id: str, epoch: int, version: int, offsets: Iterable[NewOffset], *, txn: bool = False
+def validate_offset_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    epoch: int,
+    version: int,
+    offsets: Iterable[OffsetToCommit],
+    *,
+    txn: bool = False,
 ) -> None:
     """Whether a member may commit these; from outside a group it goes while nobody is in it, or in a transaction.
 
@@ -25,32 +31,32 @@ def check_commit(
     """
     if epoch < 0 and (not group.members or (txn and epoch == -1 and not member_id)):
         return
-    member = group.member(member_id)
-    if not txn and member.classic is None and version < EPOCHS_FROM:
+    member = group.require_member(member_id)
+    if not txn and member.classic_metadata is None and version < MEMBER_EPOCH_VERSION:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.epoch:
         return
     for new in offsets if epoch < member.epoch else ():
-        since = _since(member, new.topic_id, new.partition)
+        since = _assignment_epoch(member, new.topic_id, new.partition)
         if since is None or epoch < since:
-            raise _stale(member, txn=txn)
+            raise _stale_member_error(member, txn=txn)
     if epoch > member.epoch:
-        raise _stale(member, txn=txn)
+        raise _stale_member_error(member, txn=txn)
 
 
-def _since(member: Member, topic: bytes, partition: int) -> int | None:
+def _assignment_epoch(member: ConsumerGroupMember, topic: bytes, partition: int) -> int | None:
     for held in (member.assigned, member.revoking):
         if topic in held and partition in held[topic]:
             return held[topic][partition]
     return None
 
 
-def _stale(member: Member, *, txn: bool = False) -> ProtocolError:
-    older = member.classic is not None or txn
+def _stale_member_error(member: ConsumerGroupMember, *, txn: bool = False) -> ProtocolError:
+    older = member.classic_metadata is not None or txn
     return ProtocolError(ErrorCode.ILLEGAL_GENERATION if older else ErrorCode.STALE_MEMBER_EPOCH)
 
 
-def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
+def validate_offset_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
     """Whether positions may be read: from outside, or by a member in its epoch.
 
     Raises:
@@ -62,4 +68,4 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
     if member is None:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
     if epoch != member.epoch:
-        raise _stale(member)
+        raise _stale_member_error(member)

@@ -9,68 +9,68 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.broker.groups.assignors.spec import Target
-from ottla.broker.groups.consumer.state import NONE_HELD, Held, Member, MemberState
+from ottla.broker.groups.assignors.spec import Assignment
+from ottla.broker.groups.consumer.state import NO_PARTITIONS, ConsumerGroupMember, ConsumerMemberState, PartitionEpochs
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 
-Owned = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
+OwnedPartitions = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 """What a member says it has now; None where it says nothing."""
 _NO_EPOCHS: dict[int, int] = {}
 
 
-class Goal(NamedTuple):
+class ConsumerMemberTarget(NamedTuple):
     """Where a member is to go: the target and its epoch, the topics it wants now, who holds what."""
 
     epoch: int
-    target: Target
+    target: Assignment
     subscribed: frozenset[bytes]
     subscription_changed: bool
     owner_epoch: Callable[[bytes, int], int]
-    owned: Owned
+    owned: OwnedPartitions
 
 
-def reconcile(member: Member, goal: Goal) -> Member:
+def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
     """The member after its next step; the same where it must wait.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH: nobody knows what state the member is in.
     """
     match member.state:
-        case MemberState.STABLE:
+        case ConsumerMemberState.STABLE:
             if member.epoch != goal.epoch:
-                return _next(member, goal, member.epoch)
-            return _dropped(member, goal) if goal.subscription_changed else member
-        case MemberState.UNREVOKED_PARTITIONS:
+                return _next_assignment(member, goal, member.epoch)
+            return _without_unsubscribed(member, goal) if goal.subscription_changed else member
+        case ConsumerMemberState.UNREVOKED_PARTITIONS:
             if _owns_any(goal.owned, member.revoking):
-                return _dropped(member, goal) if goal.subscription_changed else member
-            return _next(member, goal, member.epoch)
-        case MemberState.UNRELEASED_PARTITIONS:
-            return _next(member, goal, member.epoch)
+                return _without_unsubscribed(member, goal) if goal.subscription_changed else member
+            return _next_assignment(member, goal, member.epoch)
+        case ConsumerMemberState.UNRELEASED_PARTITIONS:
+            return _next_assignment(member, goal, member.epoch)
         case _:
-            check_state(member, goal.owned)
-            return _next(member, goal, goal.epoch)
+            check_member_state(member, goal.owned)
+            return _next_assignment(member, goal, goal.epoch)
 
 
-def check_state(member: Member, owned: Owned) -> None:
+def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
     """Whether it is known what a member is about, or it has nothing.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
     """
-    if member.state is MemberState.UNKNOWN and (owned is None or owned):
+    if member.state is ConsumerMemberState.UNKNOWN and (owned is None or owned):
         why = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
         raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
-def _owns_any(owned: Owned, held: Held) -> bool:
+def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
     """Whether a member has any of these still, as far as it has said."""
     if owned is None:
         return True
     return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)
 
 
-def _dropped(member: Member, goal: Goal) -> Member:
+def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
     """Take from a member the topics it does not want any more; the rest stays until its next step."""
     gone = [topic for topic in member.assigned if topic not in goal.subscribed]
     if not gone:
@@ -81,11 +81,11 @@ def _dropped(member: Member, goal: Goal) -> Member:
         revoking[topic] = {**revoking.get(topic, _NO_EPOCHS), **member.assigned[topic]}
     moved = replace(member, previous_epoch=member.epoch, assigned=assigned)
     if _owns_any(goal.owned, revoking):
-        return replace(moved, state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking)
+        return replace(moved, state=ConsumerMemberState.UNREVOKED_PARTITIONS, revoking=revoking)
     return moved
 
 
-def _next(member: Member, goal: Goal, epoch: int) -> Member:
+def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, epoch: int) -> ConsumerGroupMember:
     """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
     kept: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
@@ -113,7 +113,7 @@ def _next(member: Member, goal: Goal, epoch: int) -> Member:
     if revoking and _owns_any(goal.owned, revoking):
         return replace(
             member,
-            state=MemberState.UNREVOKED_PARTITIONS,
+            state=ConsumerMemberState.UNREVOKED_PARTITIONS,
             epoch=epoch,
             previous_epoch=member.epoch,
             assigned=kept,
@@ -123,9 +123,9 @@ def _next(member: Member, goal: Goal, epoch: int) -> Member:
         kept[topic] = {**kept.get(topic, _NO_EPOCHS), **dict.fromkeys(numbers, goal.epoch)}
     return replace(
         member,
-        state=MemberState.UNRELEASED_PARTITIONS if held_back else MemberState.STABLE,
+        state=ConsumerMemberState.UNRELEASED_PARTITIONS if held_back else ConsumerMemberState.STABLE,
         epoch=goal.epoch,
         previous_epoch=member.epoch,
         assigned=kept,
-        revoking=NONE_HELD,
+        revoking=NO_PARTITIONS,
     )

@@ -11,35 +11,41 @@ from dataclasses import replace
 from typing import cast
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import Target
-from ottla.broker.groups.consumer.state import ConsumerGroup, Held, Member, MemberState, Resolved
+from ottla.broker.groups.assignors.spec import Assignment
+from ottla.broker.groups.consumer.state import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ConsumerMemberState,
+    PartitionEpochs,
+    ResolvedRegularExpression,
+)
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.messages import consumer_group_records as m
 
-RECORDS_AT_ONCE = 200
-PARTITIONS_A_RECORD = 24
+MAX_RECORDS_PER_SLICE = 200
+PARTITIONS_PER_WORK_UNIT = 24
 """So many partitions are as much work as a record is."""
-PARTITIONS_A_TOPIC = 4
+TOPIC_COST_IN_PARTITIONS = 4
 """And a topic as so many partitions."""
 
 
-def member_record(group_id: str, member: Member) -> GroupRecord:
+def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     """What a member says of itself (type 5)."""
     value = m.ConsumerGroupMemberMetadataValue(
         member.instance_id,
         member.rack_id,
         member.client_id,
         member.client_host,
-        cast("list[str]", java_order.sorted_texts(member.names)),
-        member.regex,
+        cast("list[str]", java_order.sort_strings(member.subscribed_topic_names)),
+        member.subscribed_regex,
         member.rebalance_timeout_ms,
         member.assignor,
-        member.classic,
+        member.classic_metadata,
     )
     return GroupRecord(m.ConsumerGroupMemberMetadataKey(group_id, member.id), value)
 
 
-def with_metadata(member: Member, value: m.ConsumerGroupMemberMetadataValue) -> Member:
+def with_metadata(member: ConsumerGroupMember, value: m.ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
     """A member as its record of type 5 says."""
     return replace(
         member,
@@ -47,11 +53,11 @@ def with_metadata(member: Member, value: m.ConsumerGroupMemberMetadataValue) -> 
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        names=java_order.set_of(value.subscribed_topic_names),
-        regex=value.subscribed_topic_regex,
+        subscribed_topic_names=java_order.as_frozenset(value.subscribed_topic_names),
+        subscribed_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
-        classic=value.classic_member_metadata,
+        classic_metadata=value.classic_member_metadata,
     )
 
 
@@ -60,42 +66,46 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     return GroupRecord(m.ConsumerGroupMetadataKey(group_id), m.ConsumerGroupMetadataValue(epoch, metadata_hash))
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
+def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
     """What a member is to have (type 7)."""
-    rows = [m.TopicPartition(topic, list(target[topic])) for topic in java_order.ids(target)]
+    rows = [m.TopicPartition(topic, list(target[topic])) for topic in java_order.uuid_hash_map_order(target)]
     key = m.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, m.ConsumerGroupTargetAssignmentMemberValue(rows))
 
 
-def target_from(value: m.ConsumerGroupTargetAssignmentMemberValue) -> Target:
+def assignment_from_record(value: m.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     """A target as its record says, in the order Java's tables would have."""
-    rows = {row.topic_id: java_order.numbers(row.partitions) for row in value.topic_partitions}
-    return {topic: rows[topic] for topic in java_order.ids(rows)}
+    rows = {row.topic_id: java_order.integer_hash_set_order(row.partitions) for row in value.topic_partitions}
+    return {topic: rows[topic] for topic in java_order.uuid_hash_map_order(rows)}
 
 
-def target_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
+def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
     """For which epoch, and when, the targets were computed (type 6)."""
     value = m.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
     return GroupRecord(m.ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
 
 
-def _rows(held: Held) -> list[m.TopicPartitions]:
+def _to_topic_partitions(held: PartitionEpochs) -> list[m.TopicPartitions]:
     out = []
-    for topic in java_order.ids(held):
-        numbers = java_order.numbers(held[topic])
+    for topic in java_order.uuid_hash_map_order(held):
+        numbers = java_order.integer_hash_set_order(held[topic])
         out.append(m.TopicPartitions(topic, list(numbers), [held[topic][number] for number in numbers]))
     return out
 
 
-def current_record(group_id: str, member: Member) -> GroupRecord:
+def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     """What a member has (type 8)."""
     value = m.ConsumerGroupCurrentMemberAssignmentValue(
-        member.epoch, member.previous_epoch, member.state, _rows(member.assigned), _rows(member.revoking)
+        member.epoch,
+        member.previous_epoch,
+        member.state,
+        _to_topic_partitions(member.assigned),
+        _to_topic_partitions(member.revoking),
     )
     return GroupRecord(m.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
-def _held(rows: list[m.TopicPartitions], default_epoch: int) -> Held:
+def _from_topic_partitions(rows: list[m.TopicPartitions], default_epoch: int) -> PartitionEpochs:
     out = {}
     for row in rows:
         epochs = row.assignment_epochs
@@ -105,22 +115,24 @@ def _held(rows: list[m.TopicPartitions], default_epoch: int) -> Held:
     return out
 
 
-def with_assignment(member: Member, value: m.ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+def with_assignment(
+    member: ConsumerGroupMember, value: m.ConsumerGroupCurrentMemberAssignmentValue
+) -> ConsumerGroupMember:
     """A member as its record of type 8 says."""
     return replace(
         member,
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state),
-        assigned=_held(value.assigned_partitions, value.member_epoch),
-        revoking=_held(value.partitions_pending_revocation, value.member_epoch),
+        state=ConsumerMemberState(value.state),
+        assigned=_from_topic_partitions(value.assigned_partitions, value.member_epoch),
+        revoking=_from_topic_partitions(value.partitions_pending_revocation, value.member_epoch),
     )
 
 
-def regex_record(group_id: str, regex: str, resolved: Resolved) -> GroupRecord:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
     value = m.ConsumerGroupRegularExpressionValue(
-        list(java_order.sorted_texts(resolved.topics)), resolved.version, resolved.at_ms
+        list(java_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
     )
     return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 
@@ -135,24 +147,24 @@ def partition_metadata_tombstone(group_id: str) -> GroupRecord:
     return GroupRecord(m.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
-def slices(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
+def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
     """Records, some at a time: fewer where they name many partitions."""
     part: list[GroupRecord] = []
     weight = 0
     for record in records:
         part.append(record)
-        weight += 1 + _partitions(record.value) // PARTITIONS_A_RECORD
-        if weight >= RECORDS_AT_ONCE:
+        weight += 1 + _partition_work(record.value) // PARTITIONS_PER_WORK_UNIT
+        if weight >= MAX_RECORDS_PER_SLICE:
             yield part
             part, weight = [], 0
     yield part
 
 
-def _partitions(value: object) -> int:
+def _partition_work(value: object) -> int:
     if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
-        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.topic_partitions)
+        return sum(TOPIC_COST_IN_PARTITIONS + len(row.partitions) for row in value.topic_partitions)
     if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
-        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.assigned_partitions)
+        return sum(TOPIC_COST_IN_PARTITIONS + len(row.partitions) for row in value.assigned_partitions)
     return 0
 
 
@@ -174,6 +186,6 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
     yield from (GroupRecord(m.ConsumerGroupTargetAssignmentMemberKey(group.id, name), None) for name in members)
     yield GroupRecord(m.ConsumerGroupTargetAssignmentMetadataKey(group.id), None)
     yield from (GroupRecord(m.ConsumerGroupMemberMetadataKey(group.id, name), None) for name in members)
-    yield from (regex_tombstone(group.id, regex) for regex in list(group.resolved))
+    yield from (regex_tombstone(group.id, regex) for regex in list(group.resolved_regexes))
     yield partition_metadata_tombstone(group.id)
     yield GroupRecord(m.ConsumerGroupMetadataKey(group.id), None)

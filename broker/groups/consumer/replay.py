@@ -3,7 +3,7 @@
 Nobody vouches for what a log holds, and compaction leaves what it likes: a record about what is not there is passed
 over.
 
-Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
+Source: ``GroupMetadataManager.java``, the ``replay_record`` methods (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import replace
 
-from ottla.broker.groups.assignors.spec import NOTHING
+from ottla.broker.groups.assignors.spec import EMPTY_ASSIGNMENT
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer.state import LEAVING, NONE_HELD, ConsumerGroup, Member, Resolved
+from ottla.broker.groups.consumer.state import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    NO_PARTITIONS,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ResolvedRegularExpression,
+)
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.messages import consumer_group_records as m
 
 
-def replay(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> None:
+def replay_record(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> None:
     """Take in one record; a group comes into being with its first and goes with the tombstone of type 3."""
     key, value = record
     group_id: str = key.group_id  # type: ignore[attr-defined]  # every key of these has one
@@ -34,13 +40,13 @@ def replay(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> N
             _current(group, key.member_id, value)
         case m.ConsumerGroupTargetAssignmentMemberKey():
             if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
-                group.target[key.member_id] = cr.target_from(value) or NOTHING
+                group.target[key.member_id] = cr.assignment_from_record(value) or EMPTY_ASSIGNMENT
             else:
                 group.target.pop(key.member_id, None)
         case m.ConsumerGroupTargetAssignmentMetadataKey():
             known = isinstance(value, m.ConsumerGroupTargetAssignmentMetadataValue)
             group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
-            group.target_at_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
+            group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
         case m.ConsumerGroupRegularExpressionKey():
             _regex(group, key.regular_expression, value)
         case m.ConsumerGroupPartitionMetadataKey():
@@ -55,7 +61,7 @@ def replay(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> N
 
 def _member(group: ConsumerGroup, member_id: str, value: object) -> None:
     if isinstance(value, m.ConsumerGroupMemberMetadataValue):
-        group.update(cr.with_metadata(group.members.get(member_id) or Member(member_id), value))
+        group.update(cr.with_metadata(group.members.get(member_id) or ConsumerGroupMember(member_id), value))
     else:
         group.remove(member_id)
 
@@ -63,13 +69,19 @@ def _member(group: ConsumerGroup, member_id: str, value: object) -> None:
 def _current(group: ConsumerGroup, member_id: str, value: object) -> None:
     member = group.members.get(member_id)
     if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
-        group.update(cr.with_assignment(member or Member(member_id), value))
+        group.update(cr.with_assignment(member or ConsumerGroupMember(member_id), value))
     elif member is not None:
-        gone = replace(member, epoch=LEAVING, previous_epoch=LEAVING, assigned=NONE_HELD, revoking=NONE_HELD)
+        gone = replace(
+            member,
+            epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            previous_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            assigned=NO_PARTITIONS,
+            revoking=NO_PARTITIONS,
+        )
         group.update(gone)
 
 
 def _regex(group: ConsumerGroup, regex: str, value: object) -> None:
     known = isinstance(value, m.ConsumerGroupRegularExpressionValue)
-    resolved = Resolved(frozenset(value.topics), value.version, value.timestamp) if known else None  # type: ignore[attr-defined]
-    group.resolve(regex, resolved)
+    resolved = ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp) if known else None  # type: ignore[attr-defined]
+    group.set_resolved_regex(regex, resolved)

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.epochs import check_epoch
-from ottla.broker.groups.consumer.state import LEAVING_FOR_A_WHILE, ConsumerGroup, Member
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.consumer.state import LEAVE_GROUP_STATIC_MEMBER_EPOCH, ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
-def known_as(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
+def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
     """The member that goes by an instance id, where it is this one.
 
     Raises:
@@ -31,7 +31,9 @@ def known_as(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
     return member
 
 
-def member_of(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: Fx) -> Member:
+def get_or_replace_static_member(
+    group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
+) -> ConsumerGroupMember:
     """The static member a heartbeat of the new protocol speaks for; one that comes back takes its forerunner's place.
 
     Raises:
@@ -39,28 +41,30 @@ def member_of(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartb
     """
     assert request.instance_id is not None
     if request.member_epoch != 0:
-        member = known_as(group, member_id, request.instance_id)
+        member = require_static_member(group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, request.topic_partitions)
         return member
     forerunner = group.static_member(request.instance_id)
     if forerunner is None:
-        return group.members.get(member_id) or Member(member_id)
-    if forerunner.classic is None and forerunner.epoch != LEAVING_FOR_A_WHILE:
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
+    if forerunner.classic_metadata is None and forerunner.epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         why = (
             f"Static member {member_id} with instance id {request.instance_id} cannot join the group because the "
             f"instance id is owned by {forerunner.id} member."
         )
         raise ProtocolError(ErrorCode.UNRELEASED_INSTANCE_ID, why)
-    return replaced(group, forerunner, member_id, fx)
+    return replace_member(group, forerunner, member_id, fx)
 
 
-def replaced(group: ConsumerGroup, old: Member, member_id: str, fx: Fx) -> Member:
+def replace_member(
+    group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, fx: GroupEffects
+) -> ConsumerGroupMember:
     """The same member under another id, in epoch 0, with the target and all it had."""
     new = replace(old, id=member_id, epoch=0, previous_epoch=0)
     fx.records += cr.member_tombstones(group.id, old.id)
     fx.records += [
         cr.member_record(group.id, new),
-        cr.target_record(group.id, member_id, group.target.get(old.id, {})),
-        cr.current_record(group.id, new),
+        cr.target_assignment_record(group.id, member_id, group.target.get(old.id, {})),
+        cr.current_assignment_record(group.id, new),
     ]
     return new

@@ -13,47 +13,58 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import NOTHING, ROWS_AN_ID, STEP, Claim, Spec, Target, Unassignable, steps
+from ottla.broker.groups.assignors.named import assignor_by_name
+from ottla.broker.groups.assignors.spec import (
+    EMPTY_ASSIGNMENT,
+    PARTITIONS_PER_STEP,
+    SORT_COST_PER_ID,
+    Assignment,
+    GroupSpec,
+    MemberSubscriptionAndAssignment,
+    PartitionAssignorException,
+    work_steps,
+)
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member
+from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.topics import Topics
+from ottla.broker.groups.topics import GroupTopicMetadata
 from ottla.log.machine import RECORDS_PER_STEP
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-MEMBERS_AT_ONCE = 100
+MEMBERS_PER_STEP = 100
 
 
-class Plan(NamedTuple):
-    """What a target is computed from, as it was when the heartbeat came. ``updated`` is the member that sent it."""
+class ConsumerAssignmentInput(NamedTuple):
+    """What a target is computed from, as it was when the heartbeat came. ``updated_member`` is the member that sent it."""
 
     group_id: str
     epoch: int
-    members: dict[str, Member]
-    target: dict[str, Target]
-    topics_of: Mapping[str, frozenset[str]]
+    members: dict[str, ConsumerGroupMember]
+    target: dict[str, Assignment]
+    topics_by_regex: Mapping[str, frozenset[str]]
     """What each regular expression stands for."""
-    updated: Member
-    replaces: str | None
+    updated_member: ConsumerGroupMember
+    replaced_member_id: str | None
     """The member whose instance id the updated one has taken over."""
-    homogeneous: bool
+    is_homogeneous: bool
     assignor: str
 
-    def rows(self, partitions: int) -> int:
+    def work_units(self, partitions: int) -> int:
         """About how much work it is, in members, where so many partitions are wanted."""
         return len(self.members) + sum(len(target) for target in self.target.values()) // 4 + partitions // 5
 
 
-def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool, name: str) -> Plan:
+def capture_input(
+    group: ConsumerGroup, epoch: int, updated: ConsumerGroupMember, *, homogeneous: bool, name: str
+) -> ConsumerAssignmentInput:
     """Keep what the computation needs: the group goes on while it runs in slices."""
-    before = group.static_ids.get(updated.instance_id) if updated.instance_id is not None else None
-    return Plan(
+    before = group.static_member_ids.get(updated.instance_id) if updated.instance_id is not None else None
+    return ConsumerAssignmentInput(
         group.id,
         epoch,
         dict(group.members),
         dict(group.target),
-        {regex: resolved.topics for regex, resolved in group.resolved.items()},
+        {regex: resolved.topics for regex, resolved in group.resolved_regexes.items()},
         updated,
         before if before != updated.id else None,
         homogeneous,
@@ -61,49 +72,53 @@ def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool
     )
 
 
-def compute(plan: Plan, topics: Topics) -> Generator[None, None, dict[str, Target]]:
+def compute_targets(
+    plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
+) -> Generator[None, None, dict[str, Assignment]]:
     """The new target of every member, in Kafka's order.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
     """
-    spec = yield from _spec(plan, topics)
+    spec = yield from _group_spec(plan, topics)
     try:
-        out = yield from assignor(plan.assignor)(spec)
-    except Unassignable as error:
+        out = yield from assignor_by_name(plan.assignor)(spec)
+    except PartitionAssignorException as error:
         why = f"Failed to compute a new target assignment for epoch {plan.epoch}: {error}"
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from None
-    return {member_id: out.get(member_id, NOTHING) for member_id in spec.members}
+    return {member_id: out.get(member_id, EMPTY_ASSIGNMENT) for member_id in spec.members}
 
 
-def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
-    known = java_order.timeline(plan.members)
+def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Generator[None, None, GroupSpec]:
+    known = java_order.timeline_hash_map_order(plan.members)
     yield
-    if plan.updated.id not in plan.members:
-        known.append(plan.updated.id)
-    order = java_order.texts([name for name in known if name != plan.replaces], most=len(known))
+    if plan.updated_member.id not in plan.members:
+        known.append(plan.updated_member.id)
+    order = java_order.hash_map_order([name for name in known if name != plan.replaced_member_id], most=len(known))
     yield
     ids: dict[frozenset[str], tuple[bytes, ...]] = {}
     partitions: dict[bytes, int] = {}
-    claims: dict[str, Claim] = {}
+    claims: dict[str, MemberSubscriptionAndAssignment] = {}
     for number, member_id in enumerate(order):
-        member = plan.updated if member_id == plan.updated.id else plan.members[member_id]
-        resolved = plan.topics_of.get(member.regex) if member.regex else None
-        names = member.names if resolved is None else member.names | resolved
+        member = plan.updated_member if member_id == plan.updated_member.id else plan.members[member_id]
+        resolved = plan.topics_by_regex.get(member.subscribed_regex) if member.subscribed_regex else None
+        names = member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved
         if names not in ids:
-            ids[names] = tuple(topics.ids_in_order(names))
-            partitions |= {topic: topics.partitions(topic) for topic in ids[names] if topic not in partitions}
-            yield from steps(ROWS_AN_ID * len(ids[names]))
+            ids[names] = tuple(topics.ids_in_hash_set_order(names))
+            partitions |= {topic: topics.partition_count(topic) for topic in ids[names] if topic not in partitions}
+            yield from work_steps(SORT_COST_PER_ID * len(ids[names]))
         had = plan.target.get(member_id)
-        if member is plan.updated and plan.replaces is not None:
-            had = plan.target.get(plan.replaces)
-        claims[member_id] = Claim(ids[names], len(names), had or NOTHING, member.instance_id)
-        if number % MEMBERS_AT_ONCE == 0 or len(names) > STEP:  # equal sets are compared name by name
-            yield from steps(len(names))
-    return Spec(claims, plan.homogeneous, partitions)
+        if member is plan.updated_member and plan.replaced_member_id is not None:
+            had = plan.target.get(plan.replaced_member_id)
+        claims[member_id] = MemberSubscriptionAndAssignment(
+            ids[names], len(names), had or EMPTY_ASSIGNMENT, member.instance_id
+        )
+        if number % MEMBERS_PER_STEP == 0 or len(names) > PARTITIONS_PER_STEP:  # equal sets are compared name by name
+            yield from work_steps(len(names))
+    return GroupSpec(claims, plan.is_homogeneous, partitions)
 
 
-def differs(old: Target | None, new: Target) -> bool:
+def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
     """Whether a member's target is another than before; one that had none gets a record even for nothing."""
     if old is None:
         return True
@@ -112,18 +127,22 @@ def differs(old: Target | None, new: Target) -> bool:
     )
 
 
-def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]]:
+def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
     """The records that make the new target, some at a time."""
-    changed = [name for name, target in new.items() if differs(plan.target.get(name), target)]
-    yield from cr.slices(_changes(plan, new, changed))
+    changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
+    yield from cr.slice_records(_changed_target_records(plan, new, changed))
 
 
-def _changes(plan: Plan, new: Mapping[str, Target], changed: list[str]) -> Iterator[GroupRecord]:
+def _changed_target_records(
+    plan: ConsumerAssignmentInput, new: Mapping[str, Assignment], changed: list[str]
+) -> Iterator[GroupRecord]:
     for name in changed if len(changed) > RECORDS_PER_STEP else ():
-        old = plan.target.get(name, NOTHING)
+        old = plan.target.get(name, EMPTY_ASSIGNMENT)
         wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
         kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
         if kept != old:
-            yield cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers})
+            yield cr.target_assignment_record(
+                plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}
+            )
     for name in changed:
-        yield cr.target_record(plan.group_id, name, new[name])
+        yield cr.target_assignment_record(plan.group_id, name, new[name])

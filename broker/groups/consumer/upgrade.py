@@ -16,29 +16,29 @@ from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import CONSUMER, Group
-from ottla.broker.groups.state import Member as ClassicMember
+from ottla.broker.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.broker.groups.state import ClassicGroupMember as ClassicMember
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import offset_records as o
 
-STEP = 50
-ROWS_A_MEMBER = 6
+MEMBERS_PER_STEP = 50
+WORK_PER_MEMBER = 6
 """About how much work a member is, in rows of a slice."""
-BYTES_A_ROW = 16
+BYTES_PER_WORK_UNIT = 16
 
 
-def rows(classic: Group) -> int:
+def work_units(classic: ClassicGroup) -> int:
     """About how much work it is."""
     shares = sum(len(member.assignment) for member in classic.members.values())
-    return len(classic.members) * ROWS_A_MEMBER + shares // BYTES_A_ROW
+    return len(classic.members) * WORK_PER_MEMBER + shares // BYTES_PER_WORK_UNIT
 
 
-def converted(groups: ConsumerGroups, classic: Group) -> Generator[None, None, ConsumerGroup]:
+def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
     """The group anew, as one of this kind; nothing is written yet.
 
     Raises:
@@ -49,30 +49,34 @@ def converted(groups: ConsumerGroups, classic: Group) -> Generator[None, None, C
     group.epoch = group.target_epoch = classic.generation
     for number, member in enumerate(classic.members.values()):
         try:
-            new = _member(member, classic, groups.topics.image)
+            new = _to_consumer_member(member, classic, groups.topics.image)
         except WireError:
-            raise _refused(classic.id, "the embedded consumer protocol is malformed") from None
+            raise _upgrade_error(classic.id, "the embedded consumer protocol is malformed") from None
         group.update(new)
-        group.target[member.id] = {topic: java_order.numbers(held) for topic, held in new.assigned.items()}
-        if number % STEP == 0:
+        group.target[member.id] = {
+            topic: java_order.integer_hash_set_order(held) for topic, held in new.assigned.items()
+        }
+        if number % MEMBERS_PER_STEP == 0:
             yield
-    yield from groups.topics.warm(groups.topics.cold(group.names))
-    group.metadata_hash = groups.topics.hash_of(group.names)
+    yield from groups.topics.hash_in_steps(groups.topics.unhashed(group.subscribed_topic_names))
+    group.metadata_hash = groups.topics.hash_of(group.subscribed_topic_names)
     return group
 
 
-def conversion(groups: ConsumerGroups, classic: Group, group: ConsumerGroup, now_ms: int) -> Iterator[Fx]:
+def write_conversion(
+    groups: ConsumerGroups, classic: ClassicGroup, group: ConsumerGroup, now_ms: int
+) -> Iterator[GroupEffects]:
     """What is written of it, some at a time, and what those hear who wait for the old one."""
-    fx = Fx()
+    fx = GroupEffects()
     for waiting in classic.members.values():
-        rb.refuse_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
-        rb.refuse_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
-    order = java_order.timeline(group.members)
+        rb.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
+        rb.reject_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
+    order = java_order.timeline_hash_map_order(group.members)
     fx.records.append(GroupRecord(o.GroupMetadataKey(classic.id), None))
     yield fx
-    for part in cr.slices(_records(group, order)):
-        yield Fx(records=part)
-    fx = Fx()
+    for part in cr.slice_records(_records(group, order)):
+        yield GroupEffects(records=part)
+    fx = GroupEffects()
     for name in order:
         groups.arm_session(group.id, group.members[name], now_ms, fx)
     yield fx
@@ -83,40 +87,40 @@ def _records(group: ConsumerGroup, order: list[str]) -> Iterator[GroupRecord]:
         yield cr.member_record(group.id, group.members[name])
     yield cr.epoch_record(group.id, group.epoch, group.metadata_hash)
     for name in order:
-        yield cr.target_record(group.id, name, group.target[name])
-    yield cr.target_epoch_record(group.id, group.target_epoch, 0)
+        yield cr.target_assignment_record(group.id, name, group.target[name])
+    yield cr.target_assignment_epoch_record(group.id, group.target_epoch, 0)
     for name in order:
-        yield cr.current_record(group.id, group.members[name])
+        yield cr.current_assignment_record(group.id, group.members[name])
 
 
-def _refused(group_id: str, why: str) -> ProtocolError:
+def _upgrade_error(group_id: str, why: str) -> ProtocolError:
     text = f"Cannot upgrade classic group {group_id} to consumer group because {why}."
     return ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _check(groups: ConsumerGroups, classic: Group) -> None:
-    if not groups.settings.upgrades:
-        raise _refused(classic.id, "online upgrade is disabled")
-    if classic.protocol_type != CONSUMER:
-        raise _refused(classic.id, "the group does not use the consumer embedded protocol")
+def _check(groups: ConsumerGroups, classic: ClassicGroup) -> None:
+    if not groups.settings.allows_upgrade:
+        raise _upgrade_error(classic.id, "online upgrade is disabled")
+    if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise _upgrade_error(classic.id, "the group does not use the consumer embedded protocol")
     if len(classic.members) > groups.settings.max_size:
-        raise _refused(classic.id, "the group size exceeds the consumer group maximum size")
+        raise _upgrade_error(classic.id, "the group size exceeds the consumer group maximum size")
     if classic.protocol is None:  # its first generation has not begun; Kafka falls over it as well
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _member(member: ClassicMember, classic: Group, image: MetadataImage) -> Member:
-    given = embedded.assignment(member.assignment)
+def _to_consumer_member(member: ClassicMember, classic: ClassicGroup, image: MetadataImage) -> ConsumerGroupMember:
+    given = embedded.decode_assignment(member.assignment)
     if given.user_data:
-        raise _refused(classic.id, "an unsupported custom assignor is in use")
-    said = embedded.subscription(member.metadata(classic.protocol or ""))
+        raise _upgrade_error(classic.id, "an unsupported custom assignor is in use")
+    said = embedded.decode_subscription(member.metadata_for(classic.protocol or ""))
     assigned = {
         image.topics[row.topic].id: dict.fromkeys(row.partitions, classic.generation)
         for row in given.assigned_partitions
         if row.topic in image.topics
     }
     protocols = [m.ClassicProtocol(name, data) for name, data in member.protocols]
-    return Member(
+    return ConsumerGroupMember(
         member.id,
         epoch=classic.generation,
         previous_epoch=classic.generation,
@@ -125,7 +129,7 @@ def _member(member: ClassicMember, classic: Group, image: MetadataImage) -> Memb
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        names=frozenset(said.topics),
+        subscribed_topic_names=frozenset(said.topics),
         assigned=assigned,
-        classic=m.ClassicMemberMetadata(member.session_timeout_ms, protocols),
+        classic_metadata=m.ClassicMemberMetadata(member.session_timeout_ms, protocols),
     )

@@ -14,45 +14,45 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import NOTHING, Target
-from ottla.broker.groups.modern import in_turns, once_known
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.assignors.spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.modern import continue_after_hashing, run_in_slices
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.broker.groups.share import records as sr
-from ottla.broker.groups.share.groups import Places, ShareGroups
-from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
-from ottla.broker.groups.share.state import LEAVING, ShareGroup, ShareMember
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
+from ottla.broker.groups.share.simple import ShareGroupSpec, ShareMemberSubscription, assign_simple
+from ottla.broker.groups.share.state import LEAVE_GROUP_MEMBER_EPOCH, ShareGroup, ShareGroupMember
+from ottla.broker.groups.state import GroupRequest
 from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
-INTERVAL = "share.assignment.interval.ms"
-PARTITIONS_A_ROW = 5
+ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+PARTITIONS_PER_WORK_UNIT = 5
 """So many partitions are as much work as a member is."""
 
 
 @dataclass(slots=True)
-class Beaten:
+class ShareHeartbeatResult:
     """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
 
     response: hb.ShareGroupHeartbeatResponse
     epoch: int = 0
-    to_initialize: Places = field(default_factory=dict)
+    partitions_to_initialize: TopicIdPartitions = field(default_factory=dict)
 
 
-def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
-    """The answer is a `Beaten`; it stands beside what goes in slices, whatever becomes of them.
+def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
+    """The answer is a `ShareHeartbeatResult`; it stands beside what goes in slices, whatever becomes of them.
 
     Raises:
         ProtocolError: a refusal, which is the answer then.
     """
-    beaten = Beaten(hb.ShareGroupHeartbeatResponse())
-    fx = Fx(replies=[RequestReply(ticket, beaten)])
-    _Beat(groups, call, beaten, now_ms, fx).go()
+    beaten = ShareHeartbeatResult(hb.ShareGroupHeartbeatResponse())
+    fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
+    _ShareHeartbeat(groups, call, beaten, now_ms, fx).run()
     return fx
 
 
-def check_epoch(member: ShareMember, epoch: int) -> None:
+def check_epoch(member: ShareGroupMember, epoch: int) -> None:
     """Whether a member speaks of its present epoch, or joins, or has not heard of the last step (item 209).
 
     Raises:
@@ -71,85 +71,97 @@ def check_epoch(member: ShareMember, epoch: int) -> None:
     raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
-class _Beat:
+class _ShareHeartbeat:
     """One heartbeat on its way."""
 
-    def __init__(self, groups: ShareGroups, call: Call, beaten: Beaten, now_ms: int, fx: Fx) -> None:
+    def __init__(
+        self, groups: ShareGroups, call: GroupRequest, beaten: ShareHeartbeatResult, now_ms: int, fx: GroupEffects
+    ) -> None:
         self._groups = groups
         self._call = call
-        self._beaten = beaten
+        self._result = beaten
         self._request: hb.ShareGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Take in what the member says, then see what the group makes of it.
 
         Raises:
             ProtocolError: the member's answer.
         """
         groups, request, fx = self._groups, self._request, self._fx
-        if request.member_epoch == LEAVING:
+        if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             self._leave()
             return
         joins = request.member_epoch == 0
         group_id = request.group_id
-        group = groups.group_to_join(group_id) if joins else groups.group(group_id, "Share group")
+        group = groups.get_or_create_group(group_id) if joins else groups.require_group(group_id, "Share group")
         known = group.members.get(request.member_id)
         if len(group.members) >= groups.settings.max_size and known is None:
             why = f"The share group has reached its maximum capacity of {groups.settings.max_size} members."
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
-        member = known or (ShareMember(request.member_id) if joins else group.member(request.member_id))
+        member = known or (ShareGroupMember(request.member_id) if joins else group.require_member(request.member_id))
         check_epoch(member, request.member_epoch)
-        updated = self._merged(member)
+        updated = self._updated_member(member)
         if known is None or updated != member:
             fx.records.append(sr.member_record(group.id, updated))
-        bump = updated.names != member.names
+        bump = updated.subscribed_topic_names != member.subscribed_topic_names
         if group.target_epoch >= group.epoch:
-            bump = bump or group.waits_for_more
-        names = group.names_with(member, updated) if bump or group.is_stale else None
-        cold = groups.topics.cold(names) if names is not None else []
+            bump = bump or group.has_unassigned_partitions
+        names = group.subscribed_topics_after(member, updated) if bump or group.is_metadata_stale else None
+        cold = groups.topics.unhashed(names) if names is not None else []
 
-        def go_on(rest: Fx) -> None:
+        def go_on(rest: GroupEffects) -> None:
             self._fx = rest
-            self._change(group, member, updated, names, bump=bump)
+            self._update_group(group, member, updated, names, bump=bump)
 
         if cold:
-            once_known(groups.topics, cold, fx, go_on)
+            continue_after_hashing(groups.topics, cold, fx, go_on)
         else:
             go_on(fx)
 
-    def _change(
-        self, group: ShareGroup, member: ShareMember, updated: ShareMember, new: Mapping[str, int] | None, *, bump: bool
+    def _update_group(
+        self,
+        group: ShareGroup,
+        member: ShareGroupMember,
+        updated: ShareGroupMember,
+        new: Mapping[str, int] | None,
+        *,
+        bump: bool,
     ) -> None:
         """See what the group makes of it; ``new``: who wants which topic, where that must be looked at."""
         groups, fx = self._groups, self._fx
-        epoch, names = group.epoch, group.names if new is None else new
+        epoch, names = group.epoch, group.subscribed_topic_names if new is None else new
         if new is not None:
             epoch, bump = self._new_epoch(group, names, bump=bump)
-        if group.target_epoch >= epoch or not group.is_time(groups.interval_ms(group.id, INTERVAL), self._now_ms):
-            goal = group.target_epoch, group.target.get(updated.id, NOTHING)
+        if group.target_epoch >= epoch or not group.is_assignment_due(
+            groups.interval_ms(group.id, ASSIGNMENT_INTERVAL), self._now_ms
+        ):
+            goal = group.target_epoch, group.target.get(updated.id, EMPTY_ASSIGNMENT)
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
             return
-        rows = len(group.members) + groups.topics.size_of(names) // PARTITIONS_A_ROW
+        rows = len(group.members) + groups.topics.total_partitions(names) // PARTITIONS_PER_WORK_UNIT
         fx.continue_with(self._assign(group, member, updated, epoch, names, bump=bump), rows)
 
     def _leave(self) -> None:
         request = self._request
-        group = self._groups.group(request.group_id)
-        group.member(request.member_id)
-        self._groups.fence(group, request.member_id, self._fx)
-        self._beaten.response = hb.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING)
-        self._beaten.epoch = group.epoch
+        group = self._groups.require_group(request.group_id)
+        group.require_member(request.member_id)
+        self._groups.fence_member(group, request.member_id, self._fx)
+        self._result.response = hb.ShareGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
+        )
+        self._result.epoch = group.epoch
 
-    def _merged(self, member: ShareMember) -> ShareMember:
+    def _updated_member(self, member: ShareGroupMember) -> ShareGroupMember:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
         names = request.subscribed_topic_names
         return replace(
             member,
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            names=member.names if names is None else java_order.set_of(names),
+            subscribed_topic_names=member.subscribed_topic_names if names is None else java_order.as_frozenset(names),
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",
         )
@@ -161,53 +173,53 @@ class _Beat:
         epoch = group.epoch + bump
         if bump:
             self._fx.records.append(sr.epoch_record(group.id, epoch, metadata_hash))
-        group.fresh_epoch = epoch
+        group.hash_checked_epoch = epoch
         return epoch, bump
 
     def _assign(
         self,
         group: ShareGroup,
-        member: ShareMember,
-        updated: ShareMember,
+        member: ShareGroupMember,
+        updated: ShareGroupMember,
         epoch: int,
         names: Mapping[str, int],
         *,
         bump: bool,
-    ) -> Iterator[Fx]:
+    ) -> Iterator[GroupEffects]:
         """Compute the targets, write those that are new, and let the member go on."""
         old = dict(group.target)
-        new = yield from in_turns(assign(_spec(self._groups, group, updated, names)))
-        fx = Fx()
-        for name in _order(group, updated):
-            target = new.get(name, NOTHING)
-            if name not in old or _differs(old[name], target):
-                fx.records.append(sr.target_record(group.id, name, target))
-        fx.records.append(sr.target_epoch_record(group.id, epoch, self._now_ms))
-        goal = epoch, new.get(updated.id, NOTHING)
+        new = yield from run_in_slices(assign_simple(_group_spec(self._groups, group, updated, names)))
+        fx = GroupEffects()
+        for name in _members_in_order(group, updated):
+            target = new.get(name, EMPTY_ASSIGNMENT)
+            if name not in old or _has_target_changed(old[name], target):
+                fx.records.append(sr.target_assignment_record(group.id, name, target))
+        fx.records.append(sr.target_assignment_epoch_record(group.id, epoch, self._now_ms))
+        goal = epoch, new.get(updated.id, EMPTY_ASSIGNMENT)
         self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
         yield fx
 
     def _finish(
         self,
         group: ShareGroup,
-        member: ShareMember,
-        updated: ShareMember,
-        goal: tuple[int, Target],
+        member: ShareGroupMember,
+        updated: ShareGroupMember,
+        goal: tuple[int, Assignment],
         epoch: int,
         names: Mapping[str, int],
         *,
         bump: bool,
-        fx: Fx,
+        fx: GroupEffects,
     ) -> None:
         """Give the member what it is to have, and answer it."""
         groups, request = self._groups, self._request
         moved = updated
         if bump or updated.epoch != goal[0]:
-            moved = _moved(groups, updated, *goal)
+            moved = _with_target(groups, updated, *goal)
         if moved != updated:
-            fx.records.append(sr.current_record(group.id, moved))
+            fx.records.append(sr.current_assignment_record(group.id, moved))
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
-        beaten = self._beaten
+        beaten = self._result
         beaten.response = response = hb.ShareGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
@@ -216,49 +228,56 @@ class _Beat:
         if (
             request.member_epoch == 0
             or request.subscribed_topic_names is not None
-            or _differs(member.assigned, moved.assigned)
+            or _has_target_changed(member.assigned, moved.assigned)
         ):
-            response.assignment = _assignment(moved.assigned)
-        new = groups.to_initialize(group, names, self._now_ms)
+            response.assignment = _to_response_assignment(moved.assigned)
+        new = groups.partitions_to_initialize(group, names, self._now_ms)
         if new:
-            groups.begin(group, new, self._now_ms, fx)
-        beaten.epoch, beaten.to_initialize = epoch, {topic: named.partitions for topic, named in new.items()}
+            groups.mark_initializing(group, new, self._now_ms, fx)
+        beaten.epoch, beaten.partitions_to_initialize = epoch, {topic: named.partitions for topic, named in new.items()}
 
 
-def _moved(groups: ShareGroups, member: ShareMember, epoch: int, target: Target) -> ShareMember:
+def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, target: Assignment) -> ShareGroupMember:
     """The member with its target, of topics it wants."""
-    wanted = set(groups.topics.ids(member.names))
+    wanted = set(groups.topics.ids(member.subscribed_topic_names))
     assigned = {topic: numbers for topic, numbers in target.items() if topic in wanted}
     if epoch == member.epoch:
         return replace(member, assigned=assigned)
     return replace(member, assigned=assigned, epoch=epoch, previous_epoch=member.epoch)
 
 
-def _order(group: ShareGroup, updated: ShareMember) -> list[str]:
+def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]:
     """The members as Kafka looks at them."""
-    known = java_order.timeline(group.members)
+    known = java_order.timeline_hash_map_order(group.members)
     if updated.id not in group.members:
         known.append(updated.id)
-    return java_order.texts(known, most=len(known))
+    return java_order.hash_map_order(known, most=len(known))
 
 
-def _spec(groups: ShareGroups, group: ShareGroup, updated: ShareMember, names: Mapping[str, int]) -> ShareSpec:
+def _group_spec(
+    groups: ShareGroups, group: ShareGroup, updated: ShareGroupMember, names: Mapping[str, int]
+) -> ShareGroupSpec:
     members, count = {}, 0
-    for name in _order(group, updated):
+    for name in _members_in_order(group, updated):
         member = updated if name == updated.id else group.members[name]
-        topics = tuple(groups.topics.ids_in_order(member.names))
-        members[name] = Sharer(topics, len(member.names), group.target.get(name, NOTHING))
+        topics = tuple(groups.topics.ids_in_hash_set_order(member.subscribed_topic_names))
+        members[name] = ShareMemberSubscription(
+            topics, len(member.subscribed_topic_names), group.target.get(name, EMPTY_ASSIGNMENT)
+        )
         count += 1
     ready = {topic: tuple(sorted(named.partitions)) for topic, named in group.initialized.items()}
     every = {topic for sharer in members.values() for topic in sharer.topics}
     homogeneous = all(wanted == count for wanted in names.values())
-    return ShareSpec(members, homogeneous, {topic: ready.get(topic, ()) for topic in every})
+    return ShareGroupSpec(members, homogeneous, {topic: ready.get(topic, ()) for topic in every})
 
 
-def _differs(old: Target, new: Target) -> bool:
+def _has_target_changed(old: Assignment, new: Assignment) -> bool:
     return old.keys() != new.keys() or any(set(old[topic]) != set(numbers) for topic, numbers in new.items())
 
 
-def _assignment(held: Target) -> hb.Assignment:
-    rows = [hb.TopicPartitions(topic, list(java_order.numbers(held[topic]))) for topic in java_order.ids(held)]
+def _to_response_assignment(held: Assignment) -> hb.Assignment:
+    rows = [
+        hb.TopicPartitions(topic, list(java_order.integer_hash_set_order(held[topic])))
+        for topic in java_order.uuid_hash_map_order(held)
+    ]
     return hb.Assignment(rows)

@@ -9,62 +9,68 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.broker.groups.share import records as sr
-from ottla.broker.groups.share.groups import Places, ShareGroups
-from ottla.broker.groups.share.state import Named, ShareGroup, joined
+from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
+from ottla.broker.groups.share.state import NamedTopicPartitions, ShareGroup, merge_partitions
 from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
-class ToAlter(NamedTuple):
-    """What the persister is to begin anew, in which state epoch: the answer to `alter`."""
+class ShareOffsetsToAlter(NamedTuple):
+    """What the persister is to begin anew, in which state epoch: the answer to `alter_offsets`."""
 
     epoch: int
-    partitions: Places
+    partitions: TopicIdPartitions
 
 
-class ToDelete(NamedTuple):
-    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete`, and to
-    `begin_deletion`.
+class ShareOffsetsToDelete(NamedTuple):
+    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete_offsets`, and to
+    `start_group_deletion`.
     """
 
-    partitions: Places
-    unknown: list[str]
+    partitions: TopicIdPartitions
+    unknown_topics: list[str]
 
 
-def _empty(group: ShareGroup) -> ShareGroup:
+def _require_empty_group(group: ShareGroup) -> ShareGroup:
     if group.members:
         raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.text)
     return group
 
 
-def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]) -> Fx:
+def alter_offsets(
+    groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
+) -> GroupEffects:
     """These partitions, which exist, are to begin elsewhere; a group that is not there is made.
 
-    The answer is a `ToAlter`.
+    The answer is a `ShareOffsetsToAlter`.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; COORDINATOR_LOAD_IN_PROGRESS while it is being deleted.
     """
-    fx, image = Fx(), groups.topics.image
-    group = _empty(groups.group_to_join(group_id))
-    if groups.is_forgetting(group, now_ms):  # what is begun now would outlive the group
+    fx, image = GroupEffects(), groups.topics.image
+    group = _require_empty_group(groups.get_or_create_group(group_id))
+    if groups.is_deleting_state(group, now_ms):  # what is begun now would outlive the group
         raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    new = {image.topics[name].id: Named(name, numbers) for name, numbers in topics.items() if name in image.topics}
+    new = {
+        image.topics[name].id: NamedTopicPartitions(name, numbers)
+        for name, numbers in topics.items()
+        if name in image.topics
+    }
     if new:
-        groups.begin(group, new, now_ms, fx)
+        groups.mark_initializing(group, new, now_ms, fx)
     places = {topic: named.partitions for topic, named in new.items()}
-    fx.replies.append(RequestReply(ticket, ToAlter(group.epoch, places)))
+    fx.replies.append(RequestReply(ticket, ShareOffsetsToAlter(group.epoch, places)))
     return fx
 
 
-def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> Fx:
+def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
     """Topics are to be forgotten, first of all by the persister.
 
-    The answer is a `ToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The answer is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    group = _empty(groups.group(group_id))
+    group = _require_empty_group(groups.require_group(group_id))
     image, initialized, deleting = groups.topics.image, dict(group.initialized), dict(group.deleting)
     initializing = dict(group.initializing)
     places: dict[bytes, frozenset[int]] = {}
@@ -80,39 +86,47 @@ def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: l
             places[topic.id] = frozenset(range(len(topic.partitions)))
         else:
             unknown.append(name)
-    fx = Fx(replies=[RequestReply(ticket, ToDelete(places, unknown))])
-    fx.records.append(sr.ready_record(group.id, initializing, initialized, deleting))
+    fx = GroupEffects(replies=[RequestReply(ticket, ShareOffsetsToDelete(places, unknown))])
+    fx.records.append(sr.state_partition_metadata_record(group.id, initializing, initialized, deleting))
     return fx
 
 
-def deleted(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]) -> Fx:
+def complete_offset_deletion(
+    groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]
+) -> GroupEffects:
     """The persister has forgotten topics; the answer is True."""
-    fx = Fx(replies=[RequestReply(ticket, True)])
+    fx = GroupEffects(replies=[RequestReply(ticket, True)])
     group = groups.groups.get(group_id)
     if group is not None:
         left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
-        fx.records.append(sr.ready_record(group.id, group.initializing, group.initialized, left))
+        fx.records.append(sr.state_partition_metadata_record(group.id, group.initializing, group.initialized, left))
     return fx
 
 
-def begin_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> Fx:
+def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> GroupEffects:
     """A group is to go: whatever of it the persister may know is to be forgotten first, and the group has it no more.
 
     That is also what was on its way to a state, and what could not be forgotten before: a group that is made anew under
     this id begins in an epoch that the persister refuses where it remembers a later one. Of topics that are being
     deleted nothing tells which partitions had a state: all of them count.
 
-    The answer is a `ToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The answer is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    group = _empty(groups.group(group_id))
-    image, doubtful = groups.topics.image, dict[bytes, Named]()
+    group = _require_empty_group(groups.require_group(group_id))
+    image, doubtful = groups.topics.image, dict[bytes, NamedTopicPartitions]()
     for topic_id, name in group.deleting.items():
         topic = image.topics.get(image.topic_names.get(topic_id, ""))
         if topic is not None:
-            doubtful[topic_id] = Named(name, frozenset(range(len(topic.partitions))))
-    known = joined(joined(group.initializing, group.initialized), doubtful)
-    group.forgetting_ms = now_ms
-    fx = Fx(replies=[RequestReply(ticket, ToDelete({topic: named.partitions for topic, named in known.items()}, []))])
+            doubtful[topic_id] = NamedTopicPartitions(name, frozenset(range(len(topic.partitions))))
+    known = merge_partitions(merge_partitions(group.initializing, group.initialized), doubtful)
+    group.state_deletion_started_ms = now_ms
+    fx = GroupEffects(
+        replies=[
+            RequestReply(ticket, ShareOffsetsToDelete({topic: named.partitions for topic, named in known.items()}, []))
+        ]
+    )
     if known or group.deleting:
-        fx.records.append(sr.ready_record(group.id, {}, {}, {topic: named.name for topic, named in known.items()}))
+        fx.records.append(
+            sr.state_partition_metadata_record(group.id, {}, {}, {topic: named.name for topic, named in known.items()})
+        )
     return fx

@@ -5,8 +5,8 @@ Source: ``GroupMetadataManager.classicGroupJoin``, ``getOrMaybeCreateConsumerGro
 
 from __future__ import annotations
 
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.state import GroupRequest
 from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode as Error
 from ottla.wire.errors import ProtocolError
@@ -14,14 +14,16 @@ from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import join_group as j
 
 
-def refuse(call: Call) -> Fx:
+def reject_foreign_request(call: GroupRequest) -> GroupEffects:
     """Nobody of another kind joins a share group, and none of them is a member."""
     request = call.request
     if isinstance(request, chb.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."
-        return Fx(
-            replies=[RequestReply(call.ticket, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))]
+        return GroupEffects(
+            replies=[
+                RequestReply(call.pending_request, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))
+            ]
         )
     joins = isinstance(request, j.JoinGroupRequest)
     code = Error.INCONSISTENT_GROUP_PROTOCOL if joins else Error.UNKNOWN_MEMBER_ID
-    return Fx(replies=[RequestReply(call.ticket, ProtocolError(code))])
+    return GroupEffects(replies=[RequestReply(call.pending_request, ProtocolError(code))])

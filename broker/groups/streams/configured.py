@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.java_order import java_text
-from ottla.broker.groups.streams.partitions import Counts, copartitioned, repartitioned
-from ottla.broker.groups.streams.status import Status, TopicsAreWrong
-from ottla.broker.groups.streams.topology import Topology, sources_of
+from ottla.broker.groups.java_order import java_string_sort_key
+from ottla.broker.groups.streams.partitions import PartitionCounts, enforce_copartitioning, repartition_topic_counts
+from ottla.broker.groups.streams.status import StreamsGroupStatus, TopicConfigurationException
+from ottla.broker.groups.streams.topology import StreamsTopology, source_topics
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records as m
 
-MOST_TASKS = 20_000
+MAX_TASKS = 20_000
 """Each is looked at several times when tasks are dealt out."""
-SHOWN = 3
+MAX_TOPICS_SHOWN = 3
 """So many topics are named where several are wrong."""
 
 
-class InternalTopic(NamedTuple):
+class ConfiguredInternalTopic(NamedTuple):
     """A topic the application needs for itself."""
 
     name: str
@@ -37,27 +37,27 @@ class InternalTopic(NamedTuple):
 class ConfiguredSubtopology(NamedTuple):
     """One subtopology: as many tasks as its largest source has partitions."""
 
-    tasks: int
-    sources: frozenset[str]
-    repartition_sources: Mapping[str, InternalTopic]
-    repartition_sinks: frozenset[str]
-    changelogs: Mapping[str, InternalTopic]
+    task_count: int
+    source_topics: frozenset[str]
+    repartition_source_topics: Mapping[str, ConfiguredInternalTopic]
+    repartition_sink_topics: frozenset[str]
+    changelog_topics: Mapping[str, ConfiguredInternalTopic]
 
     @property
     def is_stateful(self) -> bool:
         """Whether it stores anything: only then there are standby tasks."""
-        return bool(self.changelogs)
+        return bool(self.changelog_topics)
 
 
-class Configured(NamedTuple):
+class ConfiguredTopology(NamedTuple):
     """What came of it."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     """By id, in order; None where they could not be made out."""
-    missing: Mapping[str, InternalTopic]
+    missing_internal_topics: Mapping[str, ConfiguredInternalTopic]
     """Internal topics that are to be made."""
-    problem: tuple[Status, str] | None
+    problem: tuple[StreamsGroupStatus, str] | None
     """What members are told; None where all is as it must be."""
 
     @property
@@ -66,7 +66,7 @@ class Configured(NamedTuple):
         return self.problem is None
 
 
-def configure(topology: Topology, image: MetadataImage) -> Configured:
+def configure_topology(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopology:
     """See what a topology needs.
 
     Raises:
@@ -75,30 +75,30 @@ def configure(topology: Topology, image: MetadataImage) -> Configured:
     groups = [group for row in topology.subtopologies.values() for group in _copartition_groups(row)]
     try:
         _check_sources(topology, image)
-        counts = _decided(topology, image, groups)
+        counts = _decide_partition_counts(topology, image, groups)
         subtopologies = {
             name: _subtopology(topology.subtopologies[name], counts)
-            for name in sorted(topology.subtopologies, key=java_text)
+            for name in sorted(topology.subtopologies, key=java_string_sort_key)
         }
         _check_tasks(subtopologies)
         missing = _missing(topology, subtopologies, image)
-    except TopicsAreWrong as wrong:
-        return Configured(topology.epoch, None, {}, (wrong.status, wrong.message))
+    except TopicConfigurationException as wrong:
+        return ConfiguredTopology(topology.epoch, None, {}, (wrong.status, wrong.message))
     problem = None
     if missing:
-        names = java_order.texts(missing)
-        problem = Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_some_of(names)}"
-    return Configured(topology.epoch, subtopologies, missing, problem)
+        names = java_order.hash_map_order(missing)
+        problem = StreamsGroupStatus.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_abbreviate(names)}"
+    return ConfiguredTopology(topology.epoch, subtopologies, missing, problem)
 
 
-def _nonsense() -> ProtocolError:
+def _unknown_server_error() -> ProtocolError:
     return ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _some_of(names: Iterable[str]) -> str:
+def _abbreviate(names: Iterable[str]) -> str:
     every = list(names)
-    more = f" and {len(every) - SHOWN} additional topics" if len(every) > SHOWN else ""
-    return ", ".join(every[:SHOWN]) + more
+    more = f" and {len(every) - MAX_TOPICS_SHOWN} additional topics" if len(every) > MAX_TOPICS_SHOWN else ""
+    return ", ".join(every[:MAX_TOPICS_SHOWN]) + more
 
 
 def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
@@ -106,7 +106,7 @@ def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
 
     def at(names: list[str], places: list[int]) -> list[str]:
         if any(not 0 <= place < len(names) for place in places):
-            raise _nonsense()
+            raise _unknown_server_error()
         return [names[place] for place in places]
 
     internal = [topic.name for topic in row.repartition_source_topics]
@@ -116,28 +116,30 @@ def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
     ]
 
 
-def _check_sources(topology: Topology, image: MetadataImage) -> None:
+def _check_sources(topology: StreamsTopology, image: MetadataImage) -> None:
     missing = {
         name for row in topology.subtopologies.values() for name in row.source_topics if name not in image.topics
     }
     if missing:
-        why = f"Source topics {_some_of(sorted(missing, key=java_text))} are missing."
-        raise TopicsAreWrong(Status.MISSING_SOURCE_TOPICS, why)
+        why = f"Source topics {_abbreviate(sorted(missing, key=java_string_sort_key))} are missing."
+        raise TopicConfigurationException(StreamsGroupStatus.MISSING_SOURCE_TOPICS, why)
 
 
-def _decided(topology: Topology, image: MetadataImage, groups: list[frozenset[str]]) -> Counts:
+def _decide_partition_counts(
+    topology: StreamsTopology, image: MetadataImage, groups: list[frozenset[str]]
+) -> PartitionCounts:
     """How many partitions each topic has or is to have."""
-    counts = Counts(image)
+    counts = PartitionCounts(image)
     rows = list(topology.subtopologies.values())
-    counts.decided.update(repartitioned(rows, counts))
+    counts.decided.update(repartition_topic_counts(rows, counts))
     internal = [topic for row in rows for topic in row.repartition_source_topics]
-    fixed = {topic.name: counts.need(topic.name) for topic in internal if topic.partitions != 0}
+    fixed = {topic.name: counts.require(topic.name) for topic in internal if topic.partitions != 0}
     flexible = {topic.name for topic in internal if topic.partitions == 0}
     for group in groups:
-        counts.decided.update(copartitioned(group, fixed, flexible, counts))
+        counts.decided.update(enforce_copartitioning(group, fixed, flexible, counts))
     changelogs: dict[str, int] = {}
     for row in rows:
-        most = max((counts.need(name) for name in sources_of(row)), default=None)
+        most = max((counts.require(name) for name in source_topics(row)), default=None)
         if most is None:
             why = f"No source topics found for subtopology {row.subtopology_id}"
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
@@ -146,21 +148,21 @@ def _decided(topology: Topology, image: MetadataImage, groups: list[frozenset[st
     return counts
 
 
-def _internal(topic: m.TopicInfo, counts: Counts) -> InternalTopic:
+def _internal_topic(topic: m.TopicInfo, counts: PartitionCounts) -> ConfiguredInternalTopic:
     partitions = topic.partitions or counts.decided.get(topic.name, 0)
     configs = {config.key: config.value for config in topic.topic_configs}
     if partitions < 1 or len(configs) < len(topic.topic_configs):
-        raise _nonsense()
-    return InternalTopic(topic.name, partitions, topic.replication_factor, tuple(configs.items()))
+        raise _unknown_server_error()
+    return ConfiguredInternalTopic(topic.name, partitions, topic.replication_factor, tuple(configs.items()))
 
 
-def _subtopology(row: m.Subtopology, counts: Counts) -> ConfiguredSubtopology:
-    sources = {topic.name: _internal(topic, counts) for topic in row.repartition_source_topics}
-    changelogs = {topic.name: _internal(topic, counts) for topic in row.state_changelog_topics}
+def _subtopology(row: m.Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
+    sources = {topic.name: _internal_topic(topic, counts) for topic in row.repartition_source_topics}
+    changelogs = {topic.name: _internal_topic(topic, counts) for topic in row.state_changelog_topics}
     if len(sources) < len(row.repartition_source_topics) or len(changelogs) < len(row.state_changelog_topics):
-        raise _nonsense()
+        raise _unknown_server_error()
     return ConfiguredSubtopology(
-        max(counts.need(name) for name in sources_of(row)),
+        max(counts.require(name) for name in source_topics(row)),
         frozenset(row.source_topics),
         sources,
         frozenset(row.repartition_sink_topics),
@@ -169,21 +171,21 @@ def _subtopology(row: m.Subtopology, counts: Counts) -> ConfiguredSubtopology:
 
 
 def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
-    tasks = sum(subtopology.tasks for subtopology in subtopologies.values())
-    if tasks > MOST_TASKS:
-        why = f"The topology has {tasks} tasks, and at most {MOST_TASKS} are dealt out here."
+    tasks = sum(subtopology.task_count for subtopology in subtopologies.values())
+    if tasks > MAX_TASKS:
+        why = f"The topology has {tasks} tasks, and at most {MAX_TASKS} are dealt out here."
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
 def _missing(
-    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
-) -> dict[str, InternalTopic]:
+    topology: StreamsTopology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
+) -> dict[str, ConfiguredInternalTopic]:
     """Internal topics that do not exist; those that do must be as large as they would be made."""
-    needed: dict[str, InternalTopic] = {}
+    needed: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
-        needed.update(subtopology.repartition_sources)
-        needed.update(subtopology.changelogs)
-    for name in java_order.texts(topology.required):
+        needed.update(subtopology.repartition_source_topics)
+        needed.update(subtopology.changelog_topics)
+    for name in java_order.hash_map_order(topology.required_topics):
         there = image.topics.get(name)
         expected = needed.pop(name, None) if there is not None else None
         if there is not None and expected is not None and len(there.partitions) != expected.partitions:
@@ -191,5 +193,5 @@ def _missing(
                 f"Existing topic {name} has different number of partitions: expected {expected.partitions}, "
                 f"found {len(there.partitions)}"
             )
-            raise TopicsAreWrong(Status.INCORRECTLY_PARTITIONED_TOPICS, why)
+            raise TopicConfigurationException(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, why)
     return needed

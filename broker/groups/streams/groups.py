@@ -8,53 +8,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.groups.classic import ClassicGroups
-from ottla.broker.groups.modern import restored
-from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.modern import restore_member_timers
+from ottla.broker.groups.rebalance import GroupEffects
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import GroupState
+from ottla.broker.groups.state import ClassicGroupState
 from ottla.broker.groups.streams import records as sr
-from ottla.broker.groups.streams.replay import replay
-from ottla.broker.groups.streams.state import Member, MemberState, StreamsGroup
-from ottla.broker.groups.topics import Topics
+from ottla.broker.groups.streams.replay import replay_record
+from ottla.broker.groups.streams.state import StreamsGroup, StreamsGroupMember, StreamsMemberState
+from ottla.broker.groups.topics import GroupTopicMetadata
 from ottla.controller.image import RESOURCE_GROUP, MetadataImage
 from ottla.log.machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 
-SESSION = "streams-session"
-REBALANCE = "streams-rebalance"
-DELAY = "streams-delay"
-STANDBYS = "num.standby.replicas"
+SESSION_TIMER = "streams-session"
+REBALANCE_TIMER = "streams-rebalance"
+INITIAL_DELAY_TIMER = "streams-delay"
+STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
 
 
 class StreamsGroups:
     """Streams groups, beside the others of the same partition."""
 
-    def __init__(self, classic: ClassicGroups, topics: Topics, taken: Callable[[str], bool]) -> None:
+    def __init__(self, classic: ClassicGroups, topics: GroupTopicMetadata, taken: Callable[[str], bool]) -> None:
         self.settings = classic.settings.streams
         self.topics = topics
         self.groups: dict[str, StreamsGroup] = {}
-        self.delayed: set[str] = set()
+        self.delayed_groups: set[str] = set()
         """Soft: groups whose first members are waited for."""
-        self.classic = classic
-        self._taken = taken
+        self.classic_groups = classic
+        self._is_other_group = taken
 
     def replay(self, record: GroupRecord) -> None:
         """Take in a record. A simple consumer's group, which has no records of its own, becomes this one."""
-        replay(self.groups, record)
-        if self.classic.groups and record.value is not None:
-            self.classic.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
+        replay_record(self.groups, record)
+        if self.classic_groups.groups and record.value is not None:
+            self.classic_groups.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
 
-    def follow(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
+    def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
-        self.topics.follow(image, touched, has_new=has_new)
+        self.topics.on_metadata_changed(image, touched, has_new=has_new)
         for group in self.groups.values():
-            if group.topology is not None and not touched.isdisjoint(group.topology.required):
-                group.fresh_epoch = None
+            if group.topology is not None and not touched.isdisjoint(group.topology.required_topics):
+                group.hash_checked_epoch = None
 
     # ------------------------------------------------------------------ which group
 
-    def group(self, group_id: str, name: str = "Group") -> StreamsGroup:
+    def require_group(self, group_id: str, name: str = "Group") -> StreamsGroup:
         """A streams group; ``name``: what it is called where there is none.
 
         Raises:
@@ -64,11 +64,11 @@ class StreamsGroups:
         if group is not None:
             return group
         why = f"{name} {group_id} not found."
-        if self._taken(group_id) or group_id in self.classic.groups:
+        if self._is_other_group(group_id) or group_id in self.classic_groups.groups:
             why = f"Group {group_id} is not a streams group."
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
 
-    def group_to_join(self, group_id: str, fx: Fx) -> StreamsGroup:
+    def get_or_create_group(self, group_id: str, fx: GroupEffects) -> StreamsGroup:
         """A streams group, or a new one, which its first records make; an empty classic group makes room for it.
 
         Raises:
@@ -77,64 +77,67 @@ class StreamsGroups:
         group = self.groups.get(group_id)
         if group is not None:
             return group
-        classic = self.classic.groups.get(group_id)
-        if self._taken(group_id) or (classic is not None and classic.state is not GroupState.EMPTY):
-            return self.group(group_id)
-        if classic is not None or group_id in self.classic.stored:
+        classic = self.classic_groups.groups.get(group_id)
+        if self._is_other_group(group_id) or (classic is not None and classic.state is not ClassicGroupState.EMPTY):
+            return self.require_group(group_id)
+        if classic is not None or group_id in self.classic_groups.persisted_groups:
             fx.records.append(GroupRecord(o.GroupMetadataKey(group_id), None))
         return StreamsGroup(group_id)
 
     # ------------------------------------------------------------------ settings
 
-    def number(self, group_id: str, name: str) -> int:
+    def setting(self, group_id: str, name: str) -> int:
         """A setting of a group: its own, or the node's."""
         own = self.topics.image.config(RESOURCE_GROUP, group_id)
-        return self.settings.bounded[name].of(own.get(name))
+        return self.settings.bounded_settings[name].effective_value(own.get(name))
 
-    def configs(self, group_id: str) -> dict[str, str]:
+    def assignor_configs(self, group_id: str) -> dict[str, str]:
         """What the assignor is told."""
-        return {STANDBYS: str(self.number(group_id, f"streams.{STANDBYS}"))}
+        return {STANDBY_REPLICAS_CONFIG: str(self.setting(group_id, f"streams.{STANDBY_REPLICAS_CONFIG}"))}
 
     # ------------------------------------------------------------------ timers
 
-    def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: Fx) -> None:
+    def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: GroupEffects) -> None:
         """A member has been heard of."""
-        wait = self.number(group_id, "streams.session.timeout.ms")
-        fx.timers.append(ScheduleTimer((SESSION, group_id, member_id), now_ms + wait))
+        wait = self.setting(group_id, "streams.session.timeout.ms")
+        fx.timers.append(ScheduleTimer((SESSION_TIMER, group_id, member_id), now_ms + wait))
 
-    def watch_revocation(self, group_id: str, member: Member, now_ms: int, fx: Fx) -> None:
+    def watch_revocation(self, group_id: str, member: StreamsGroupMember, now_ms: int, fx: GroupEffects) -> None:
         """Whoever has tasks to give up has its rebalance timeout for it."""
-        key = (REBALANCE, group_id, member.id)
-        revoking = member.state is MemberState.UNREVOKED_TASKS
+        key = (REBALANCE_TIMER, group_id, member.id)
+        revoking = member.state is StreamsMemberState.UNREVOKED_TASKS
         fx.timers.append(ScheduleTimer(key, now_ms + member.rebalance_timeout_ms) if revoking else CancelTimer(key))
 
-    def await_members(self, group: StreamsGroup, now_ms: int, fx: Fx) -> None:
+    def delay_first_assignment(self, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
         """An empty group is joined: others may come in the next moment, so its first target waits for them."""
-        wait = self.number(group.id, "streams.initial.rebalance.delay.ms")
-        if not group.members and wait > 0 and group.id not in self.delayed:
-            self.delayed.add(group.id)
-            fx.timers.append(ScheduleTimer((DELAY, group.id), now_ms + wait))
+        wait = self.setting(group.id, "streams.initial.rebalance.delay.ms")
+        if not group.members and wait > 0 and group.id not in self.delayed_groups:
+            self.delayed_groups.add(group.id)
+            fx.timers.append(ScheduleTimer((INITIAL_DELAY_TIMER, group.id), now_ms + wait))
 
-    def forget_delay(self, group_id: str, fx: Fx) -> None:
+    def cancel_initial_delay(self, group_id: str, fx: GroupEffects) -> None:
         """The group goes: nobody is waited for any more."""
-        if group_id in self.delayed:
-            self.delayed.discard(group_id)
-            fx.timers.append(CancelTimer((DELAY, group_id)))
+        if group_id in self.delayed_groups:
+            self.delayed_groups.discard(group_id)
+            fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))
 
-    def restore(self, now_ms: int) -> Iterator[Fx]:
+    def restore_timers(self, now_ms: int) -> Iterator[GroupEffects]:
         """The shard has been read: every member has its whole session, and its time to give up, before it again."""
 
-        def arm(group_id: str, member: Member, fx: Fx) -> None:
+        def arm(group_id: str, member: StreamsGroupMember, fx: GroupEffects) -> None:
             self.arm_session(group_id, member.id, now_ms, fx)
-            if member.state is MemberState.UNREVOKED_TASKS:
+            if member.state is StreamsMemberState.UNREVOKED_TASKS:
                 self.watch_revocation(group_id, member, now_ms, fx)
 
-        return restored(self.groups.values(), arm)
+        return restore_member_timers(self.groups.values(), arm)
 
-    def fence(self, group: StreamsGroup, member_id: str, fx: Fx) -> None:
+    def fence_member(self, group: StreamsGroup, member_id: str, fx: GroupEffects) -> None:
         """The group goes on without a member, in its next epoch."""
         fx.records += sr.member_tombstones(group.id, member_id)
         fx.records.append(
             sr.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)
         )
-        fx.timers += [CancelTimer((SESSION, group.id, member_id)), CancelTimer((REBALANCE, group.id, member_id))]
+        fx.timers += [
+            CancelTimer((SESSION_TIMER, group.id, member_id)),
+            CancelTimer((REBALANCE_TIMER, group.id, member_id)),
+        ]

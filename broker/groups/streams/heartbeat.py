@@ -13,69 +13,84 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.state import GroupRequest
 from ottla.broker.groups.streams import records as sr
-from ottla.broker.groups.streams.configured import Configured, InternalTopic, configure
-from ottla.broker.groups.streams.endpoints import endpoints
+from ottla.broker.groups.streams.configured import ConfiguredInternalTopic, ConfiguredTopology, configure_topology
+from ottla.broker.groups.streams.endpoints import build_endpoint_partitions
 from ottla.broker.groups.streams.groups import StreamsGroups
-from ottla.broker.groups.streams.owned import Rows, check_epoch, check_owned, owned_by
-from ottla.broker.groups.streams.reconcile import Goal, check_known, reconcile
-from ottla.broker.groups.streams.state import LEAVING, NOTHING, Held, Member, StreamsGroup, Target
-from ottla.broker.groups.streams.status import Status
-from ottla.broker.groups.streams.target import INTERVAL, plan, rows_of, written
-from ottla.broker.groups.streams.topology import Topology, from_request
+from ottla.broker.groups.streams.owned import ReportedTasks, check_epoch, check_tasks_exist, owned_tasks
+from ottla.broker.groups.streams.reconcile import StreamsMemberTarget, check_member_state, reconcile
+from ottla.broker.groups.streams.state import (
+    EMPTY_TASKS,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    StreamsGroup,
+    StreamsGroupMember,
+    TasksTuple,
+    TasksTupleWithEpochs,
+)
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.target import ASSIGNMENT_INTERVAL, capture_input, compute_and_write_targets, work_units
+from ottla.broker.groups.streams.topology import StreamsTopology, from_request
 from ottla.log.machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 
 
 @dataclass(slots=True)
-class Beaten:
+class StreamsHeartbeatResult:
     """The answer to a heartbeat, and the internal topics that are to be made."""
 
     response: hb.StreamsGroupHeartbeatResponse
-    to_create: Mapping[str, InternalTopic] = field(default_factory=dict)
+    internal_topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
 
 
-def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
-    """The answer is a `Beaten`; it stands beside what goes in slices, whatever becomes of them.
+def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
+    """The answer is a `StreamsHeartbeatResult`; it stands beside what goes in slices, whatever becomes of them.
 
     Raises:
         ProtocolError: a refusal, which is the answer then.
     """
-    beaten = Beaten(hb.StreamsGroupHeartbeatResponse())
-    fx = Fx(replies=[RequestReply(ticket, beaten)])
-    if call.request.member_epoch == LEAVING:
+    beaten = StreamsHeartbeatResult(hb.StreamsGroupHeartbeatResponse())
+    fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
+    if call.request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _leave(groups, call, beaten, fx)
     else:
-        _Beat(groups, call, beaten, now_ms, fx).go()
+        _StreamsHeartbeat(groups, call, beaten, now_ms, fx).run()
     return fx
 
 
-def _leave(groups: StreamsGroups, call: Call, beaten: Beaten, fx: Fx) -> None:
+def _leave(groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, fx: GroupEffects) -> None:
     request: hb.StreamsGroupHeartbeatRequest = call.request
-    group = groups.group(request.group_id)
-    if request.shutdown_application and group.shutdown_by is None:
-        group.shutdown_by = request.member_id
-    groups.fence(group, group.member(request.member_id).id, fx)
-    beaten.response = hb.StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING, status=[])
+    group = groups.require_group(request.group_id)
+    if request.shutdown_application and group.shutdown_requested_by is None:
+        group.shutdown_requested_by = request.member_id
+    groups.fence_member(group, group.require_member(request.member_id).id, fx)
+    beaten.response = hb.StreamsGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH, status=[]
+    )
 
 
-class _Beat:
+class _StreamsHeartbeat:
     """One heartbeat on its way."""
 
-    def __init__(self, groups: StreamsGroups, call: Call, beaten: Beaten, now_ms: int, fx: Fx) -> None:
+    def __init__(
+        self, groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, now_ms: int, fx: GroupEffects
+    ) -> None:
         self._groups = groups
         self._call = call
-        self._beaten = beaten
+        self._result = beaten
         self._request: hb.StreamsGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
         self._status: list[hb.Status] = []
-        self._rows: Rows = (self._request.active_tasks, self._request.standby_tasks, self._request.warmup_tasks)
+        self._reported_tasks: ReportedTasks = (
+            self._request.active_tasks,
+            self._request.standby_tasks,
+            self._request.warmup_tasks,
+        )
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Take in what the member says, then see what the group makes of it.
 
         Raises:
@@ -83,7 +98,7 @@ class _Beat:
         """
         groups, fx = self._groups, self._fx
         group, member = self._member()
-        updated = self._merged(member)
+        updated = self._updated_member(member)
         bump = updated != member
         if bump:
             fx.records.append(sr.member_record(group.id, updated))
@@ -93,54 +108,59 @@ class _Beat:
                 f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
                 f"{group.topology.epoch}."
             )
-            self._tell(Status.STALE_TOPOLOGY, why)
+            self._add_status(StreamsGroupStatus.STALE_TOPOLOGY, why)
         configured, metadata_hash = self._configured(group, topology)
         validated = topology.epoch if configured.is_ready else -1
         if configured.is_ready:
-            check_owned(configured.subtopologies or {}, self._rows)
-        configs = groups.configs(group.id)
+            check_tasks_exist(configured.subtopologies or {}, self._reported_tasks)
+        configs = groups.assignor_configs(group.id)
         bump = bump or metadata_hash != group.metadata_hash or validated != group.validated_epoch
         epoch = group.epoch
         if bump or configs != group.configs:
             epoch += 1
             fx.records.append(sr.epoch_record(group.id, epoch, metadata_hash, validated, configs))
-        group.fresh_epoch = epoch
-        owned = owned_by(self._rows)
-        check_known(member, owned)
-        groups.await_members(group, self._now_ms, fx)
+        group.hash_checked_epoch = epoch
+        owned = owned_tasks(self._reported_tasks)
+        check_member_state(member, owned)
+        groups.delay_first_assignment(group, self._now_ms, fx)
 
-        def finish(target_epoch: int, target: Target, out: Fx) -> None:
-            self._finish(group, member, updated, Goal(target_epoch, target, owned), configured, out)
+        def finish(target_epoch: int, target: TasksTuple, out: GroupEffects) -> None:
+            self._finish(group, member, updated, StreamsMemberTarget(target_epoch, target, owned), configured, out)
 
-        if group.id in groups.delayed:
-            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
-            finish(group.target_epoch, NOTHING, fx)
+        if group.id in groups.delayed_groups:
+            self._add_status(
+                StreamsGroupStatus.ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured initial rebalance delay.",
+            )
+            finish(group.target_epoch, EMPTY_TASKS, fx)
         elif group.target_epoch >= epoch:
-            finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
-        elif not group.is_time(groups.number(group.id, INTERVAL), self._now_ms):
-            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
-            finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
+            finish(group.target_epoch, group.target.get(updated.id, EMPTY_TASKS), fx)
+        elif not group.is_assignment_due(groups.setting(group.id, ASSIGNMENT_INTERVAL), self._now_ms):
+            self._add_status(
+                StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
+            )
+            finish(group.target_epoch, group.target.get(updated.id, EMPTY_TASKS), fx)
         else:
-            todo = plan(group, epoch, updated, configured, configs, self._now_ms)
-            fx.continue_with(written(todo, updated.id, finish), rows_of(todo))
+            todo = capture_input(group, epoch, updated, configured, configs, self._now_ms)
+            fx.continue_with(compute_and_write_targets(todo, updated.id, finish), work_units(todo))
 
-    def _tell(self, status: Status, detail: str) -> None:
+    def _add_status(self, status: StreamsGroupStatus, detail: str) -> None:
         self._status.append(hb.Status(status, detail))
 
-    def _member(self) -> tuple[StreamsGroup, Member]:
+    def _member(self) -> tuple[StreamsGroup, StreamsGroupMember]:
         groups, request = self._groups, self._request
         if request.member_epoch != 0:
-            group = groups.group(request.group_id, "Streams group")
-            member = group.member(request.member_id)
-            check_epoch(member, request.member_epoch, self._rows)
+            group = groups.require_group(request.group_id, "Streams group")
+            member = group.require_member(request.member_id)
+            check_epoch(member, request.member_epoch, self._reported_tasks)
             return group, member
-        group = groups.group_to_join(request.group_id, self._fx)
+        group = groups.get_or_create_group(request.group_id, self._fx)
         if len(group.members) >= groups.settings.max_size:
             why = f"The streams group has reached its maximum capacity of {groups.settings.max_size} members."
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
-        return group, group.members.get(request.member_id) or Member(request.member_id)
+        return group, group.members.get(request.member_id) or StreamsGroupMember(request.member_id)
 
-    def _merged(self, member: Member) -> Member:
+    def _updated_member(self, member: StreamsGroupMember) -> StreamsGroupMember:
         """The member with what the request says; what it leaves out stays."""
         request, endpoint, tags = self._request, self._request.user_endpoint, self._request.client_tags
         named = {} if tags is None else {tag.key: tag.value for tag in tags}
@@ -156,10 +176,10 @@ class _Beat:
             client_host=f"/{self._call.client_host}",
             process_id=member.process_id if request.process_id is None else request.process_id,
             endpoint=member.endpoint if endpoint is None else (endpoint.host, endpoint.port),
-            tags=member.tags if tags is None else sr.tags_in_order(named),
+            tags=member.tags if tags is None else sr.sorted_tags(named),
         )
 
-    def _topology(self, group: StreamsGroup) -> Topology:
+    def _topology(self, group: StreamsGroup) -> StreamsTopology:
         """The group's topology: the first one holds."""
         if self._request.topology is None:
             if group.topology is None:
@@ -169,57 +189,65 @@ class _Beat:
         if group.topology is None:
             self._fx.records.append(sr.topology_record(group.id, said))
             return said
-        if group.topology.epoch <= said.epoch and not group.topology.is_same(said):
+        if group.topology.epoch <= said.epoch and not group.topology.has_same_content(said):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return group.topology
 
-    def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
+    def _configured(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
         """What the topology comes to now, and the hash of its topics; looked at anew where they may have changed."""
         known = group.configured
-        if group.topology is not None and known is not None and not group.is_stale:
+        if group.topology is not None and known is not None and not group.is_metadata_stale:
             return known, group.metadata_hash
         topics = self._groups.topics
-        metadata_hash = topics.hash_of(topology.required)
+        metadata_hash = topics.hash_of(topology.required_topics)
         if known is None or group.topology is None or metadata_hash != group.metadata_hash:
-            known = group.configured = configure(topology, topics.image)
-            group.endpoint_rows.clear()
+            known = group.configured = configure_topology(topology, topics.image)
+            group.cached_endpoint_partitions.clear()
         return known, metadata_hash
 
     def _finish(
-        self, group: StreamsGroup, member: Member, updated: Member, goal: Goal, configured: Configured, fx: Fx
+        self,
+        group: StreamsGroup,
+        member: StreamsGroupMember,
+        updated: StreamsGroupMember,
+        goal: StreamsMemberTarget,
+        configured: ConfiguredTopology,
+        fx: GroupEffects,
     ) -> None:
         """Bring the member nearer to its target, and answer it."""
         groups, request = self._groups, self._request
-        moved = updated if updated.is_at(goal.epoch) else reconcile(updated, goal, group)
+        moved = updated if updated.is_reconciled_to(goal.epoch) else reconcile(updated, goal, group)
         if moved != updated:
-            fx.records.append(sr.current_record(group.id, moved))
+            fx.records.append(sr.current_assignment_record(group.id, moved))
             groups.watch_revocation(group.id, moved, self._now_ms, fx)
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
-        self._beaten.response = response = hb.StreamsGroupHeartbeatResponse(
+        self._result.response = response = hb.StreamsGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=groups.number(group.id, "streams.heartbeat.interval.ms"),
+            heartbeat_interval_ms=groups.setting(group.id, "streams.heartbeat.interval.ms"),
             status=self._status,
         )
         if request.member_epoch == 0 or member.assigned != moved.assigned:
-            _assign(response, moved.assigned)
-            group.endpoint_rows.pop(moved.id, None)
+            _set_response_tasks(response, moved.assigned)
+            group.cached_endpoint_partitions.pop(moved.id, None)
             group.endpoint_epoch += moved.endpoint is not None
         if group.endpoint_epoch != request.endpoint_information_epoch:
-            response.partitions_by_user_endpoint = endpoints(group, moved, groups.topics.image)
+            response.partitions_by_user_endpoint = build_endpoint_partitions(group, moved, groups.topics.image)
         if group.id in groups.groups:
             response.endpoint_information_epoch = group.endpoint_epoch
         if configured.problem is not None:
-            self._tell(*configured.problem)
-            self._beaten.to_create = configured.missing
-        if request.shutdown_application and group.shutdown_by is None:
-            group.shutdown_by = updated.id
-        if group.shutdown_by is not None:
-            why = f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown"
-            self._tell(Status.SHUTDOWN_APPLICATION, f"{why} for the entire application.")
+            self._add_status(*configured.problem)
+            self._result.internal_topics_to_create = configured.missing_internal_topics
+        if request.shutdown_application and group.shutdown_requested_by is None:
+            group.shutdown_requested_by = updated.id
+        if group.shutdown_requested_by is not None:
+            why = (
+                f"Streams group member {group.shutdown_requested_by} encountered a fatal error and requested a shutdown"
+            )
+            self._add_status(StreamsGroupStatus.SHUTDOWN_APPLICATION, f"{why} for the entire application.")
 
 
-def _assign(response: hb.StreamsGroupHeartbeatResponse, held: Held) -> None:
+def _set_response_tasks(response: hb.StreamsGroupHeartbeatResponse, held: TasksTupleWithEpochs) -> None:
     row = hb.StreamsGroupHeartbeatResponseTaskIds
-    parts = [[row(name, sorted(tasks[name])) for name in java_order.texts(tasks)] for tasks in held]
+    parts = [[row(name, sorted(tasks[name])) for name in java_order.hash_map_order(tasks)] for tasks in held]
     response.active_tasks, response.standby_tasks, response.warmup_tasks = parts

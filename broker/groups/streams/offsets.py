@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.groups.streams.state import Member, StreamsGroup
+from ottla.broker.groups.offsets import OffsetToCommit
+from ottla.broker.groups.streams.state import StreamsGroup, StreamsGroupMember
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-EPOCHS_FROM = 9
+MEMBER_EPOCH_VERSION = 9
 """From this version on OffsetCommit knows member epochs."""
 
 
-def check_commit(
+def validate_offset_commit(
     group: StreamsGroup,
     member_id: str,
     instance_id: str | None,
     epoch: int,
     version: int,
-    offsets: Iterable[NewOffset],
+    offsets: Iterable[OffsetToCommit],
     *,
     txn: bool = False,
 ) -> None:
@@ -34,8 +34,8 @@ def check_commit(
         return
     if txn and epoch == -1 and not member_id and instance_id is None:
         return
-    member = group.member(member_id)
-    if not txn and version < EPOCHS_FROM:
+    member = group.require_member(member_id)
+    if not txn and version < MEMBER_EPOCH_VERSION:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.epoch:
         return
@@ -43,12 +43,12 @@ def check_commit(
     if epoch > member.epoch or group.topology is None:
         raise stale
     for new in offsets:
-        since = _since(member, group.topology.sources.get(new.topic), new.partition)
+        since = _assignment_epoch(member, group.topology.subtopology_by_source.get(new.topic), new.partition)
         if since is None or epoch < since:
             raise stale
 
 
-def _since(member: Member, subtopology: str | None, partition: int) -> int | None:
+def _assignment_epoch(member: StreamsGroupMember, subtopology: str | None, partition: int) -> int | None:
     """In which epoch a member got the active task that reads a partition."""
     for held in (member.assigned, member.revoking):
         since = held.active.get(subtopology or "", {}).get(partition)
@@ -57,7 +57,7 @@ def _since(member: Member, subtopology: str | None, partition: int) -> int | Non
     return None
 
 
-def check_fetch(group: StreamsGroup, member_id: str | None, epoch: int) -> None:
+def validate_offset_fetch(group: StreamsGroup, member_id: str | None, epoch: int) -> None:
     """Whether positions may be read: from outside, or by a member in its epoch.
 
     Raises:

@@ -5,21 +5,21 @@ Source: ``GroupMetadataManager.classicGroupJoin``, ``maybeDeleteEmptyStreamsGrou
 
 from __future__ import annotations
 
-from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.share.others import refuse
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.share.others import reject_foreign_request
+from ottla.broker.groups.state import GroupRequest
 from ottla.broker.groups.streams.groups import StreamsGroups
 from ottla.broker.groups.streams.records import group_tombstones
 from ottla.wire.messages import join_group as j
 
 
-def handle(groups: StreamsGroups, call: Call, now_ms: int) -> Fx:
+def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
     """One call to a group that is a streams group: a classic member that joins takes an empty one's place."""
     group = groups.groups[call.request.group_id]
     if not isinstance(call.request, j.JoinGroupRequest) or group.members:
-        return refuse(call)
-    fx = groups.classic.join(call, now_ms)
+        return reject_foreign_request(call)
+    fx = groups.classic_groups.join(call, now_ms)
     if fx.records:  # it is let in: the group begins anew, as one of the older kind
         fx.records[:0] = group_tombstones(group)
-        groups.forget_delay(group.id, fx)
+        groups.cancel_initial_delay(group.id, fx)
     return fx

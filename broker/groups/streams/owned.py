@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ottla.broker.groups.streams.configured import ConfiguredSubtopology
-from ottla.broker.groups.streams.state import Member, Target, Tasks
+from ottla.broker.groups.streams.state import StreamsGroupMember, TasksBySubtopology, TasksTuple
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequestTaskIds as TaskIds
 
-Role = Sequence[TaskIds] | None
-Rows = tuple[Role, Role, Role]
+ReportedRole = Sequence[TaskIds] | None
+ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
 """Active, standby and warm-up tasks as a request has them; None where it does not say."""
 
 
-def check_epoch(member: Member, epoch: int, rows: Rows) -> None:
+def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
     """Whether a member speaks of its present epoch, or has not heard of the last step.
 
     Raises:
@@ -38,13 +38,13 @@ def check_epoch(member: Member, epoch: int, rows: Rows) -> None:
     raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
-def _is_part(role: Role, has: Mapping[str, Collection[int]]) -> bool:
+def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
     if role is None:
         return False
     return all(row.subtopology_id in has and set(has[row.subtopology_id]).issuperset(row.partitions) for row in role)
 
 
-def check_owned(subtopologies: Mapping[str, ConfiguredSubtopology], rows: Rows) -> None:
+def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
     """Whether there are such tasks.
 
     Raises:
@@ -56,25 +56,25 @@ def check_owned(subtopologies: Mapping[str, ConfiguredSubtopology], rows: Rows) 
             why = f"Subtopology {row.subtopology_id} does not exist in the topology."
             raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
         for number in row.partitions:
-            if not 0 <= number < subtopology.tasks:
+            if not 0 <= number < subtopology.task_count:
                 why = (
                     f"Task {number} for subtopology {row.subtopology_id} is invalid. Number of tasks for this "
-                    f"subtopology: {subtopology.tasks}"
+                    f"subtopology: {subtopology.task_count}"
                 )
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
-def owned_by(rows: Rows) -> Target | None:
+def owned_tasks(rows: ReportedTasks) -> TasksTuple | None:
     """What a member does, as it says; None where it leaves any of the three out.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR where it names a subtopology twice, as in Kafka.
     """
 
-    def tasks(role: Role) -> Tasks:
+    def tasks(role: ReportedRole) -> TasksBySubtopology:
         out = {row.subtopology_id: frozenset(row.partitions) for row in role or ()}
         if len(out) < len(role or ()):
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return out
 
-    return None if None in rows else Target(*map(tasks, rows))
+    return None if None in rows else TasksTuple(*map(tasks, rows))

@@ -11,28 +11,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from heapq import heappop, heappush
 
-from ottla.broker.groups.java_order import java_text
-from ottla.broker.groups.streams.status import Status, TopicsAreWrong
+from ottla.broker.groups.java_order import java_string_sort_key
+from ottla.broker.groups.streams.status import StreamsGroupStatus, TopicConfigurationException
 from ottla.controller.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records as m
 
 
-class Counts:
+class PartitionCounts:
     """Partitions of topics: those that exist, else what has been decided of those that do not."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.decided: dict[str, int] = {}
 
-    def of(self, name: str) -> int | None:
+    def get(self, name: str) -> int | None:
         """How many; None where that is not known."""
         topic = self._image.topics.get(name)
         return self.decided.get(name) if topic is None else len(topic.partitions)
 
-    def need(self, name: str) -> int:
+    def require(self, name: str) -> int:
         """How many. Raises: ProtocolError: UNKNOWN_SERVER_ERROR where that is not known, as in Kafka."""
-        count = self.of(name)
+        count = self.get(name)
         if count is None:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return count
@@ -42,7 +42,7 @@ def _invalid(why: str) -> ProtocolError:
     return ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
-def repartitioned(rows: Sequence[m.Subtopology], counts: Counts) -> dict[str, int]:
+def repartition_topic_counts(rows: Sequence[m.Subtopology], counts: PartitionCounts) -> dict[str, int]:
     """Topics that are repartitioned by, with as many partitions as the application says, or their writers read.
 
     Raises:
@@ -81,14 +81,16 @@ def repartitioned(rows: Sequence[m.Subtopology], counts: Counts) -> dict[str, in
     return out
 
 
-def _largest_source(row: m.Subtopology, out: Mapping[str, int], counts: Counts) -> int | None:
+def _largest_source(row: m.Subtopology, out: Mapping[str, int], counts: PartitionCounts) -> int | None:
     """As far as it is known now: sources that are not are passed over."""
     known = [out.get(topic.name) for topic in row.repartition_source_topics]
-    known += [counts.of(name) for name in row.source_topics]
+    known += [counts.get(name) for name in row.source_topics]
     return max((count for count in known if count is not None), default=None)
 
 
-def copartitioned(group: Set[str], fixed: Mapping[str, int], flexible: Set[str], counts: Counts) -> dict[str, int]:
+def enforce_copartitioning(
+    group: Set[str], fixed: Mapping[str, int], flexible: Set[str], counts: PartitionCounts
+) -> dict[str, int]:
     """Partitions of the repartition topics among topics that are joined. ``fixed``: of those of the whole topology the
     ones whose number the application says, with it, ``flexible``: the others.
 
@@ -98,12 +100,12 @@ def copartitioned(group: Set[str], fixed: Mapping[str, int], flexible: Set[str],
     """
     if not group:
         return {}
-    internal = {name: counts.need(name) for name in group if name in fixed or name in flexible}
-    others = {name: counts.need(name) for name in group if name not in internal}
+    internal = {name: counts.require(name) for name in group if name in fixed or name in flexible}
+    others = {name: counts.require(name) for name in group if name not in internal}
     if others:
-        wanted = _same(others, others)
+        wanted = _require_same_count(others, others)
     elif fixed:
-        wanted = _same(fixed, internal)
+        wanted = _require_same_count(fixed, internal)
     else:
         wanted = max(0, *internal.values())
         if wanted == 0:
@@ -114,15 +116,15 @@ def copartitioned(group: Set[str], fixed: Mapping[str, int], flexible: Set[str],
                 f"Number of partitions [{count}] of repartition topic [{name}] "
                 f"doesn't match number of partitions [{wanted}] of the source topic."
             )
-            raise TopicsAreWrong(Status.INCORRECTLY_PARTITIONED_TOPICS, why)
+            raise TopicConfigurationException(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, why)
     return dict.fromkeys(internal, wanted)
 
 
-def _same(topics: Mapping[str, int], shown: Mapping[str, int]) -> int:
+def _require_same_count(topics: Mapping[str, int], shown: Mapping[str, int]) -> int:
     first = next(iter(topics.values()))
     if any(count != first for count in topics.values()):
-        order = sorted(shown, key=java_text)
+        order = sorted(shown, key=java_string_sort_key)
         text = ", ".join(f"{name}={shown[name]}" for name in order)
         why = f"Following topics do not have the same number of partitions: [{{{text}}}]"
-        raise TopicsAreWrong(Status.INCORRECTLY_PARTITIONED_TOPICS, why)
+        raise TopicConfigurationException(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, why)
     return first

@@ -11,68 +11,86 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.broker.groups.streams.state import NONE_HELD, Held, Member, MemberState, StreamsGroup, Target, Tasks
+from ottla.broker.groups.streams.state import (
+    EMPTY_TASKS_WITH_EPOCHS,
+    StreamsGroup,
+    StreamsGroupMember,
+    StreamsMemberState,
+    TasksBySubtopology,
+    TasksTuple,
+    TasksTupleWithEpochs,
+)
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-_NOBODY: set[str] = set()
+_NO_PROCESSES: set[str] = set()
 
 
-class Goal(NamedTuple):
+class StreamsMemberTarget(NamedTuple):
     """Where a member is to go: the target and its epoch, and what it says it has; None where it says nothing."""
 
     epoch: int
-    target: Target
-    owned: Target | None
+    target: TasksTuple
+    owned: TasksTuple | None
 
 
-def check_known(member: Member, owned: Target | None) -> None:
+def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> None:
     """Whether it is known what state a member is in; if not, it must come with nothing.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
     """
-    if member.state is MemberState.UNKNOWN and (owned is None or not owned.is_empty):
+    if member.state is StreamsMemberState.UNKNOWN and (owned is None or not owned.is_empty):
         why = "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
         raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
-def reconcile(member: Member, goal: Goal, group: StreamsGroup) -> Member:
-    """The member, after `check_known`, after its next step; the same where it must wait."""
+def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup) -> StreamsGroupMember:
+    """The member, after `check_member_state`, after its next step; the same where it must wait."""
     match member.state:
-        case MemberState.STABLE:
-            return member if member.epoch == goal.epoch else _next(member, goal, group, member.epoch)
-        case MemberState.UNREVOKED_TASKS:
-            if goal.owned is None or goal.owned.has_any(member.revoking):
+        case StreamsMemberState.STABLE:
+            return member if member.epoch == goal.epoch else _next_tasks(member, goal, group, member.epoch)
+        case StreamsMemberState.UNREVOKED_TASKS:
+            if goal.owned is None or goal.owned.overlaps(member.revoking):
                 return member
-            return _next(member, goal, group, member.epoch + 1)
-        case MemberState.UNRELEASED_TASKS:
-            return _next(member, goal, group, member.epoch)
+            return _next_tasks(member, goal, group, member.epoch + 1)
+        case StreamsMemberState.UNRELEASED_TASKS:
+            return _next_tasks(member, goal, group, member.epoch)
         case _:
-            return _next(member, goal, group, goal.epoch)
+            return _next_tasks(member, goal, group, goal.epoch)
 
 
 def _holds(group: StreamsGroup, process_id: str, name: str, number: int) -> bool:
     """Whether a process has a task that is not active with it."""
-    return any(process_id in at.get(name, {}).get(number, _NOBODY) for at in (group.standby_at, group.warmup_at))
+    return any(
+        process_id in at.get(name, {}).get(number, _NO_PROCESSES)
+        for at in (group.standby_process_ids, group.warmup_process_ids)
+    )
 
 
-class _Parts(NamedTuple):
+class _RoleReconciliation(NamedTuple):
     """Of one role: what stays, what goes, what can be taken now, and whether something cannot."""
 
-    stay: Tasks
-    give: Tasks
-    take: Tasks
-    waits: bool
+    kept: TasksBySubtopology
+    revoked: TasksBySubtopology
+    assignable: TasksBySubtopology
+    is_waiting: bool
 
 
-def _parts(had: Tasks, wanted: Tasks, member: Member, group: StreamsGroup, *, active: bool) -> _Parts:
+def _reconcile_role(
+    had: TasksBySubtopology,
+    wanted: TasksBySubtopology,
+    member: StreamsGroupMember,
+    group: StreamsGroup,
+    *,
+    active: bool,
+) -> _RoleReconciliation:
     stay: dict[str, frozenset[int]] = {}
     give: dict[str, frozenset[int]] = {}
     take: dict[str, frozenset[int]] = {}
     waits = False
     for name in {**wanted, **had}:
         has, wants = had.get(name, frozenset[int]()), wanted.get(name, frozenset[int]())
-        owners = group.active_at.get(name, {})
+        owners = group.active_process_ids.get(name, {})
 
         def is_free(number: int, name: str = name, owners: dict[int, str] = owners) -> bool:
             owner = owners.get(number)
@@ -85,43 +103,47 @@ def _parts(had: Tasks, wanted: Tasks, member: Member, group: StreamsGroup, *, ac
         for out, part in ((stay, has & wants), (give, has - wants), (take, free)):
             if part:
                 out[name] = part
-    return _Parts(stay, give, take, waits)
+    return _RoleReconciliation(stay, give, take, waits)
 
 
-def _joined(some: Tasks, more: Tasks) -> Tasks:
+def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksBySubtopology:
     return {name: some.get(name, frozenset()) | more.get(name, frozenset()) for name in {**some, **more}}
 
 
-def _next(member: Member, goal: Goal, group: StreamsGroup, epoch: int) -> Member:
+def _next_tasks(
+    member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup, epoch: int
+) -> StreamsGroupMember:
     """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
     had, target = member.assigned, goal.target
     active_had = {name: frozenset(since) for name, since in had.active.items()}
-    active = _parts(active_had, target.active, member, group, active=True)
-    standby = _parts(had.standby, target.standby, member, group, active=False)
-    warmup = _parts(had.warmup, target.warmup, member, group, active=False)
+    active = _reconcile_role(active_had, target.active, member, group, active=True)
+    standby = _reconcile_role(had.standby, target.standby, member, group, active=False)
+    warmup = _reconcile_role(had.warmup, target.warmup, member, group, active=False)
 
-    def since(tasks: Tasks) -> dict[str, dict[int, int]]:
+    def since(tasks: TasksBySubtopology) -> dict[str, dict[int, int]]:
         return {name: {number: had.active[name][number] for number in tasks[name]} for name in tasks}
 
-    revoking = Held(since(active.give), standby.give, warmup.give)
-    if not revoking.is_empty and (goal.owned is None or goal.owned.has_any(revoking)):
+    revoking = TasksTupleWithEpochs(since(active.revoked), standby.revoked, warmup.revoked)
+    if not revoking.is_empty and (goal.owned is None or goal.owned.overlaps(revoking)):
         return replace(
             member,
-            state=MemberState.UNREVOKED_TASKS,
+            state=StreamsMemberState.UNREVOKED_TASKS,
             epoch=epoch,
             previous_epoch=member.epoch,
-            assigned=Held(since(active.stay), standby.stay, warmup.stay),
+            assigned=TasksTupleWithEpochs(since(active.kept), standby.kept, warmup.kept),
             revoking=revoking,
         )
-    kept = since(active.stay)
-    for name, numbers in active.take.items():
+    kept = since(active.kept)
+    for name, numbers in active.assignable.items():
         kept.setdefault(name, {}).update(dict.fromkeys(numbers, goal.epoch))
-    waits = active.waits or standby.waits or warmup.waits
+    waits = active.is_waiting or standby.is_waiting or warmup.is_waiting
     return replace(
         member,
-        state=MemberState.UNRELEASED_TASKS if waits else MemberState.STABLE,
+        state=StreamsMemberState.UNRELEASED_TASKS if waits else StreamsMemberState.STABLE,
         epoch=goal.epoch,
         previous_epoch=member.epoch,
-        assigned=Held(kept, _joined(standby.stay, standby.take), _joined(warmup.stay, warmup.take)),
-        revoking=NONE_HELD,
+        assigned=TasksTupleWithEpochs(
+            kept, _merge_tasks(standby.kept, standby.assignable), _merge_tasks(warmup.kept, warmup.assignable)
+        ),
+        revoking=EMPTY_TASKS_WITH_EPOCHS,
     )

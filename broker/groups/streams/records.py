@@ -8,17 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ottla.broker.groups.java_order import java_text
+from ottla.broker.groups.java_order import java_string_sort_key
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.streams.state import Held, Member, MemberState, Since, StreamsGroup, Target, Tasks
-from ottla.broker.groups.streams.topology import Topology
+from ottla.broker.groups.streams.state import (
+    StreamsGroup,
+    StreamsGroupMember,
+    StreamsMemberState,
+    TaskEpochs,
+    TasksBySubtopology,
+    TasksTuple,
+    TasksTupleWithEpochs,
+)
+from ottla.broker.groups.streams.topology import StreamsTopology
 from ottla.wire.messages import streams_group_records as m
 
-_Now = m.StreamsGroupCurrentMemberAssignmentValueTaskIds
-_Then = m.StreamsGroupTargetAssignmentMemberValueTaskIds
+_TasksWithEpochs = m.StreamsGroupCurrentMemberAssignmentValueTaskIds
+_TargetTasks = m.StreamsGroupTargetAssignmentMemberValueTaskIds
 
 
-def member_record(group_id: str, member: Member) -> GroupRecord:
+def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
     """What a member says of itself (type 19)."""
     value = m.StreamsGroupMemberMetadataValue(
         member.instance_id,
@@ -34,12 +42,12 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
     return GroupRecord(m.StreamsGroupMemberMetadataKey(group_id, member.id), value)
 
 
-def tags_in_order(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """A member's tags as its record has them."""
-    return tuple((key, tags[key]) for key in sorted(tags, key=java_text))
+    return tuple((key, tags[key]) for key in sorted(tags, key=java_string_sort_key))
 
 
-def with_metadata(member: Member, value: m.StreamsGroupMemberMetadataValue) -> Member:
+def with_metadata(member: StreamsGroupMember, value: m.StreamsGroupMemberMetadataValue) -> StreamsGroupMember:
     """A member as its record of type 19 says."""
     return replace(
         member,
@@ -51,11 +59,11 @@ def with_metadata(member: Member, value: m.StreamsGroupMemberMetadataValue) -> M
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
         endpoint=None if value.user_endpoint is None else (value.user_endpoint.host, value.user_endpoint.port),
-        tags=tags_in_order({row.key: row.value for row in value.client_tags}),
+        tags=sorted_tags({row.key: row.value for row in value.client_tags}),
     )
 
 
-def topology_record(group_id: str, topology: Topology) -> GroupRecord:
+def topology_record(group_id: str, topology: StreamsTopology) -> GroupRecord:
     """What the application is made of (type 23)."""
     return GroupRecord(m.StreamsGroupTopologyKey(group_id), topology.value)
 
@@ -64,45 +72,45 @@ def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> GroupRecord:
     """A group's epoch, the hash of its topics, the topology that fits them, what the assignor is told (type 17)."""
-    told = [m.LastAssignmentConfig(key, configs[key]) for key in sorted(configs, key=java_text)]
+    told = [m.LastAssignmentConfig(key, configs[key]) for key in sorted(configs, key=java_string_sort_key)]
     value = m.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
     return GroupRecord(m.StreamsGroupMetadataKey(group_id), value)
 
 
-def target_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
+def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
     """For which epoch, and when, the targets were computed (type 20)."""
     value = m.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
     return GroupRecord(m.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
+def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:
     """What a member is to do (type 21)."""
 
-    def rows(tasks: Tasks) -> list[_Then]:
-        return [_Then(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
+    def rows(tasks: TasksBySubtopology) -> list[_TargetTasks]:
+        return [_TargetTasks(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
     key = m.StreamsGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, m.StreamsGroupTargetAssignmentMemberValue(*map(rows, target)))
 
 
-def target_from(value: m.StreamsGroupTargetAssignmentMemberValue) -> Target:
+def tasks_from_record(value: m.StreamsGroupTargetAssignmentMemberValue) -> TasksTuple:
     """A target as its record says."""
 
-    def tasks(rows: list[_Then]) -> Tasks:
+    def tasks(rows: list[_TargetTasks]) -> TasksBySubtopology:
         return {row.subtopology_id: frozenset(row.partitions) for row in rows}
 
-    return Target(tasks(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks))
+    return TasksTuple(tasks(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks))
 
 
-def current_record(group_id: str, member: Member) -> GroupRecord:
+def current_assignment_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
     """What a member does, and what it has still to give up (type 22)."""
 
-    def active(since: Since) -> list[_Now]:
-        rows = ((name, sorted(since[name])) for name in sorted(since, key=java_text))
-        return [_Now(name, numbers, [since[name][number] for number in numbers]) for name, numbers in rows]
+    def active(since: TaskEpochs) -> list[_TasksWithEpochs]:
+        rows = ((name, sorted(since[name])) for name in sorted(since, key=java_string_sort_key))
+        return [_TasksWithEpochs(name, numbers, [since[name][number] for number in numbers]) for name, numbers in rows]
 
-    def others(tasks: Tasks) -> list[_Now]:
-        return [_Now(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
+    def others(tasks: TasksBySubtopology) -> list[_TasksWithEpochs]:
+        return [_TasksWithEpochs(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
     has, gives = member.assigned, member.revoking
     value = m.StreamsGroupCurrentMemberAssignmentValue(
@@ -119,10 +127,12 @@ def current_record(group_id: str, member: Member) -> GroupRecord:
     return GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
-def with_assignment(member: Member, value: m.StreamsGroupCurrentMemberAssignmentValue) -> Member:
+def with_assignment(
+    member: StreamsGroupMember, value: m.StreamsGroupCurrentMemberAssignmentValue
+) -> StreamsGroupMember:
     """A member as its record of type 22 says."""
 
-    def since(rows: list[_Now]) -> Since:
+    def since(rows: list[_TasksWithEpochs]) -> TaskEpochs:
         out = {}
         for row in rows:
             epochs = row.assignment_epochs
@@ -131,16 +141,16 @@ def with_assignment(member: Member, value: m.StreamsGroupCurrentMemberAssignment
             out[row.subtopology_id] = dict(zip(row.partitions, epochs, strict=True))
         return out
 
-    def tasks(rows: list[_Now]) -> Tasks:
+    def tasks(rows: list[_TasksWithEpochs]) -> TasksBySubtopology:
         return {row.subtopology_id: frozenset(row.partitions) for row in rows}
 
     return replace(
         member,
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state),
-        assigned=Held(since(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks)),
-        revoking=Held(
+        state=StreamsMemberState(value.state),
+        assigned=TasksTupleWithEpochs(since(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks)),
+        revoking=TasksTupleWithEpochs(
             since(value.active_tasks_pending_revocation),
             tasks(value.standby_tasks_pending_revocation),
             tasks(value.warmup_tasks_pending_revocation),

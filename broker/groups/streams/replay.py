@@ -3,7 +3,7 @@
 Nobody vouches for what a log holds, and compaction leaves what it likes: a record about what is not there is passed
 over. A group goes with the tombstone of type 17; that of its topology comes behind it and finds nothing.
 
-Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
+Source: ``GroupMetadataManager.java``, the ``replay_record`` methods (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from dataclasses import replace
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.streams import records as sr
-from ottla.broker.groups.streams.state import LEAVING, NONE_HELD, Member, StreamsGroup
-from ottla.broker.groups.streams.topology import Topology
+from ottla.broker.groups.streams.state import (
+    EMPTY_TASKS_WITH_EPOCHS,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    StreamsGroup,
+    StreamsGroupMember,
+)
+from ottla.broker.groups.streams.topology import StreamsTopology
 from ottla.wire.messages import streams_group_records as m
 
 
-def replay(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> None:
+def replay_record(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> None:
     """Take in one record; a group comes into being with its first."""
     key, value = record
     group_id: str = key.group_id  # type: ignore[attr-defined]  # every key of these has one
@@ -34,15 +39,15 @@ def replay(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> No
             _current(group, key.member_id, value)
         case m.StreamsGroupTargetAssignmentMemberKey():
             if isinstance(value, m.StreamsGroupTargetAssignmentMemberValue):
-                group.target[key.member_id] = sr.target_from(value)
+                group.target[key.member_id] = sr.tasks_from_record(value)
             else:
                 group.target.pop(key.member_id, None)
         case m.StreamsGroupTargetAssignmentMetadataKey():
             known = isinstance(value, m.StreamsGroupTargetAssignmentMetadataValue)
             group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
-            group.target_at_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
+            group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
         case m.StreamsGroupTopologyKey():
-            group.topology = Topology(value) if isinstance(value, m.StreamsGroupTopologyValue) else None
+            group.topology = StreamsTopology(value) if isinstance(value, m.StreamsGroupTopologyValue) else None
         case _:
             assert isinstance(key, m.StreamsGroupMetadataKey)
             if isinstance(value, m.StreamsGroupMetadataValue):
@@ -55,7 +60,7 @@ def replay(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> No
 
 def _member(group: StreamsGroup, member_id: str, value: object) -> None:
     if isinstance(value, m.StreamsGroupMemberMetadataValue):
-        group.update(sr.with_metadata(group.members.get(member_id) or Member(member_id), value))
+        group.update(sr.with_metadata(group.members.get(member_id) or StreamsGroupMember(member_id), value))
     else:
         group.remove(member_id)
 
@@ -63,7 +68,13 @@ def _member(group: StreamsGroup, member_id: str, value: object) -> None:
 def _current(group: StreamsGroup, member_id: str, value: object) -> None:
     member = group.members.get(member_id)
     if isinstance(value, m.StreamsGroupCurrentMemberAssignmentValue):
-        group.update(sr.with_assignment(member or Member(member_id), value))
+        group.update(sr.with_assignment(member or StreamsGroupMember(member_id), value))
     elif member is not None:
-        gone = replace(member, epoch=LEAVING, previous_epoch=LEAVING, assigned=NONE_HELD, revoking=NONE_HELD)
+        gone = replace(
+            member,
+            epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            previous_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            assigned=EMPTY_TASKS_WITH_EPOCHS,
+            revoking=EMPTY_TASKS_WITH_EPOCHS,
+        )
         group.update(gone)

@@ -12,43 +12,43 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.groups.modern import ModernGroup
-from ottla.broker.groups.streams.topology import Topology
+from ottla.broker.groups.streams.topology import StreamsTopology
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.streams.configured import Configured
+    from ottla.broker.groups.streams.configured import ConfiguredTopology
 
-LEAVING = -1
-Tasks = Mapping[str, frozenset[int]]
+LEAVE_GROUP_MEMBER_EPOCH = -1
+TasksBySubtopology = Mapping[str, frozenset[int]]
 """Tasks by subtopology: the numbers of the partitions they read."""
-Since = Mapping[str, Mapping[int, int]]
+TaskEpochs = Mapping[str, Mapping[int, int]]
 """Tasks by subtopology, each with the epoch its member got it in."""
-NO_TASKS: Tasks = {}
+NO_TASKS: TasksBySubtopology = {}
 
 
-class Target(NamedTuple):
+class TasksTuple(NamedTuple):
     """What a member is to do."""
 
-    active: Tasks = NO_TASKS
-    standby: Tasks = NO_TASKS
-    warmup: Tasks = NO_TASKS
+    active: TasksBySubtopology = NO_TASKS
+    standby: TasksBySubtopology = NO_TASKS
+    warmup: TasksBySubtopology = NO_TASKS
 
     @property
     def is_empty(self) -> bool:
         """Whether it is nothing at all."""
         return not (self.active or self.standby or self.warmup)
 
-    def has_any(self, held: Held) -> bool:
+    def overlaps(self, held: TasksTupleWithEpochs) -> bool:
         """Whether any of these tasks is among them, in the same role."""
         roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
 
-class Held(NamedTuple):
+class TasksTupleWithEpochs(NamedTuple):
     """What a member does, or has still to give up."""
 
-    active: Since = {}  # noqa: RUF012  # never changed
-    standby: Tasks = NO_TASKS
-    warmup: Tasks = NO_TASKS
+    active: TaskEpochs = {}  # noqa: RUF012  # never changed
+    standby: TasksBySubtopology = NO_TASKS
+    warmup: TasksBySubtopology = NO_TASKS
 
     @property
     def is_empty(self) -> bool:
@@ -56,11 +56,11 @@ class Held(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
 
-NOTHING = Target()
-NONE_HELD = Held()
+EMPTY_TASKS = TasksTuple()
+EMPTY_TASKS_WITH_EPOCHS = TasksTupleWithEpochs()
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """Where a member is on its way to its target; the numbers stand in its record."""
 
     STABLE = 1
@@ -69,18 +69,18 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def _missing_(cls, value: object) -> MemberState:
+    def _missing_(cls, value: object) -> StreamsMemberState:
         return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StreamsGroupMember:
     """One member: a thread of an application, in the process ``process_id``."""
 
     id: str
     epoch: int = 0
     previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -92,15 +92,15 @@ class Member:
     """Where others may ask it for what it stores: host and port."""
     tags: tuple[tuple[str, str], ...] = ()
     """In order of their keys."""
-    assigned: Held = NONE_HELD
-    revoking: Held = NONE_HELD
+    assigned: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
+    revoking: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
 
-    def is_at(self, epoch: int) -> bool:
+    def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all that the target of this epoch gives it."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
+        return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
 
-class StreamsGroup(ModernGroup[Member, Target]):
+class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
@@ -109,59 +109,59 @@ class StreamsGroup(ModernGroup[Member, Target]):
         """The topology's epoch once all its topics are as they must be; -1 while they are not."""
         self.configs: dict[str, str] = {}
         """What the assignor was told last."""
-        self.topology: Topology | None = None
-        self.active_at: dict[str, dict[int, str]] = {}
+        self.topology: StreamsTopology | None = None
+        self.active_process_ids: dict[str, dict[int, str]] = {}
         """Subtopology, partition -> the process that does the task."""
-        self.standby_at: dict[str, dict[int, set[str]]] = {}
-        self.warmup_at: dict[str, dict[int, set[str]]] = {}
-        self.configured: Configured | None = None
+        self.standby_process_ids: dict[str, dict[int, set[str]]] = {}
+        self.warmup_process_ids: dict[str, dict[int, set[str]]] = {}
+        self.configured: ConfiguredTopology | None = None
         """Soft: what the topology comes to with the topics there are; None where nobody has looked yet."""
-        self.shutdown_by: str | None = None
+        self.shutdown_requested_by: str | None = None
         """Soft: the member that wants the whole application to end."""
         self.endpoint_epoch = 0
         """Soft: goes up with every change of what members with endpoints do."""
-        self.endpoint_rows: dict[str, Any] = {}
+        self.cached_endpoint_partitions: dict[str, Any] = {}
         """Soft: what others are told of a member with an endpoint."""
 
     # ------------------------------------------------------------------ replay
 
-    def update(self, member: Member) -> None:
+    def update(self, member: StreamsGroupMember) -> None:
         """A member is like this now."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None:
-            self._release(old)
+            self._remove_owned(old)
         if member.process_id:
-            self._own(member.assigned, member.process_id)
-            self._own(member.revoking, member.process_id)
-        self.endpoint_rows.pop(member.id, None)
+            self._add_owned(member.assigned, member.process_id)
+            self._add_owned(member.revoking, member.process_id)
+        self.cached_endpoint_partitions.pop(member.id, None)
 
     def remove(self, member_id: str) -> None:
         """A member is gone."""
         old = self.members.pop(member_id, None)
         if old is not None:
-            self._release(old)
-        self.endpoint_rows.pop(member_id, None)
+            self._remove_owned(old)
+        self.cached_endpoint_partitions.pop(member_id, None)
         if not self.members:
-            self.shutdown_by = None
+            self.shutdown_requested_by = None
 
-    def _release(self, member: Member) -> None:
+    def _remove_owned(self, member: StreamsGroupMember) -> None:
         """What a member did is free, but for what another process has taken over since."""
         for held in (member.assigned, member.revoking):
             for name, since in held.active.items():
-                owners = self.active_at.get(name, {})
+                owners = self.active_process_ids.get(name, {})
                 for number in since:
                     if owners.get(number) == member.process_id:
                         del owners[number]
-            for tasks, at in ((held.standby, self.standby_at), (held.warmup, self.warmup_at)):
+            for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
                 for name, numbers in tasks.items():
                     for number in numbers:
                         at.get(name, {}).get(number, set()).discard(member.process_id)
 
-    def _own(self, held: Held, process_id: str) -> None:
+    def _add_owned(self, held: TasksTupleWithEpochs, process_id: str) -> None:
         for name, since in held.active.items():
-            self.active_at.setdefault(name, {}).update(dict.fromkeys(since, process_id))
-        for tasks, at in ((held.standby, self.standby_at), (held.warmup, self.warmup_at)):
+            self.active_process_ids.setdefault(name, {}).update(dict.fromkeys(since, process_id))
+        for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
             for name, numbers in tasks.items():
                 owners = at.setdefault(name, {})
                 for number in numbers:
@@ -178,10 +178,10 @@ class StreamsGroup(ModernGroup[Member, Target]):
             return "NotReady"
         if self.epoch > self.target_epoch:
             return "Assigning"
-        followed = all(member.is_at(self.target_epoch) for member in self.members.values())
+        followed = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
         return "Stable" if followed else "Reconciling"
 
     @property
-    def names(self) -> Mapping[str, str]:
+    def subscribed_topic_names(self) -> Mapping[str, str]:
         """Topics its members read, with the subtopology that does; none while there are no members."""
-        return self.topology.sources if self.members and self.topology is not None else {}
+        return self.topology.subtopology_by_source if self.members and self.topology is not None else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Status(IntEnum):
+class StreamsGroupStatus(IntEnum):
     """The codes of an answer's status."""
 
     STALE_TOPOLOGY = 0
@@ -19,10 +19,10 @@ class Status(IntEnum):
     ASSIGNMENT_DELAYED = 5
 
 
-class TopicsAreWrong(Exception):
+class TopicConfigurationException(Exception):
     """The topics there are do not fit a topology."""
 
-    def __init__(self, status: Status, message: str) -> None:
+    def __init__(self, status: StreamsGroupStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message

@@ -15,39 +15,39 @@ from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages import streams_group_records as m
 
 
-class Topology:
+class StreamsTopology:
     """What the first member of a group said; all others must say the same."""
 
     def __init__(self, value: m.StreamsGroupTopologyValue) -> None:
         self.value = value
         self.epoch = value.epoch
         named = {row.subtopology_id: row for row in value.subtopologies}
-        self.subtopologies = {name: named[name] for name in java_order.texts(named)}
+        self.subtopologies = {name: named[name] for name in java_order.hash_map_order(named)}
         """By id, in the order Kafka looks at them."""
-        self.sources: dict[str, str] = {}
+        self.subtopology_by_source: dict[str, str] = {}
         """The topics that are read, with the subtopology that reads them."""
         for name, row in self.subtopologies.items():
-            self.sources.update(dict.fromkeys(sources_of(row), name))
-        self.required = frozenset(chain.from_iterable(map(_topics_of, self.subtopologies.values())))
+            self.subtopology_by_source.update(dict.fromkeys(source_topics(row), name))
+        self.required_topics = frozenset(chain.from_iterable(map(_topics_in, self.subtopologies.values())))
         """All topics it reads or stores changes in."""
 
-    def is_same(self, other: Topology) -> bool:
+    def has_same_content(self, other: StreamsTopology) -> bool:
         """Whether it says the same in the same epoch; the order of its subtopologies does not matter."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 
-def sources_of(row: m.Subtopology) -> Iterator[str]:
+def source_topics(row: m.Subtopology) -> Iterator[str]:
     """The topics a subtopology reads: the application's own and those it repartitions by."""
     yield from row.source_topics
     yield from (topic.name for topic in row.repartition_source_topics)
 
 
-def _topics_of(row: m.Subtopology) -> Iterator[str]:
-    yield from sources_of(row)
+def _topics_in(row: m.Subtopology) -> Iterator[str]:
+    yield from source_topics(row)
     yield from (topic.name for topic in row.state_changelog_topics)
 
 
-def named_by(topology: hb.Topology) -> Iterator[str]:
+def topic_names_in(topology: hb.Topology) -> Iterator[str]:
     """Every topic a member's topology names, again where it names it again."""
     for row in topology.subtopologies:
         yield from row.source_topics
@@ -61,7 +61,7 @@ def _info(topic: hb.TopicInfo) -> m.TopicInfo:
     return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def from_request(topology: hb.Topology) -> Topology:
+def from_request(topology: hb.Topology) -> StreamsTopology:
     """A member's topology, as its record would have it.
 
     Raises:
@@ -86,4 +86,4 @@ def from_request(topology: hb.Topology) -> Topology:
         )
         for row in topology.subtopologies
     ]
-    return Topology(m.StreamsGroupTopologyValue(topology.epoch, rows))
+    return StreamsTopology(m.StreamsGroupTopologyValue(topology.epoch, rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.tests.txn_node import A, TxnNode
+from ottla.broker.tests.txn_node import A, TransactionCoordinatorNode
 from ottla.broker.txn.coordinator import TOPIC
 from ottla.tools.dump import segment_rows
 from ottla.wire import records as r
@@ -15,7 +15,7 @@ def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:
 
 
 def test_a_transactions_records_are_told_in_words() -> None:
-    node = TxnNode()
+    node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1, 0)
     raw = b"".join(bytes(raw) for _, raw in node.replica.log.batches(0))
