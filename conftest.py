@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.coordinator import errors
 from sim.responses import install
-from sim.strict import raise_failure
+from sim.strict import raise_coordinator_failure
 
 install()
 
@@ -15,4 +15,4 @@ install()
 def failed_coordinators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """End a test in which a coordinator fails, unless it is marked ``invalid_state``."""
     if request.node.get_closest_marker("invalid_state") is None:
-        monkeypatch.setattr(errors, "report_failure", raise_failure)
+        monkeypatch.setattr(errors, "report_failure", raise_coordinator_failure)

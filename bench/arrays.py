@@ -1,6 +1,6 @@
 """Pauses of the event loop while a node works on a request with one very long array.
 
-``python -m bench.pauses --arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
+``python -m bench.pauses --find_arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
 broker's and of the controller's listener, with distinct, equal and empty elements. A request that the limits refuse is
 sent again with half as many elements. A NAME is how the name of an API begins (``LIST_GROUPS``); without one all are
 measured. Each API gets a fresh node of both roles. Columns as in `bench.pauses`; at the end the ten longest pauses.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from compat_tests.cluster import OTTLA, free_port
-from compat_tests.long_arrays import KINDS, ArrayOf, arrays, long_request
+from compat_tests.long_arrays import KINDS, RequestArray, find_arrays, long_request
 from compat_tests.raw import RawClient
 from ottla.broker.server.controller_routes import CONTROLLER_APIS
 from ottla.broker.server.dispatch import BROKER_APIS
@@ -36,7 +36,7 @@ TIMEOUT_S = 600
 LISTENERS = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
 
 
-class Pause(NamedTuple):
+class ArrayPause(NamedTuple):
     """The longest pause during one request."""
 
     computed_s: float
@@ -47,7 +47,7 @@ class Pause(NamedTuple):
     task: str
 
 
-class Child(Protocol):
+class MeasuredNode(Protocol):
     """`bench.pauses.Child`."""
 
     port: int
@@ -60,7 +60,7 @@ class Child(Protocol):
         """End the node."""
 
 
-Start = Callable[[Path, int, dict[str, str]], Child]
+Start = Callable[[Path, int, dict[str, str]], MeasuredNode]
 
 
 def settings_of(port: int, controller_port: int) -> dict[str, str]:
@@ -80,7 +80,7 @@ def settings_of(port: int, controller_port: int) -> dict[str, str]:
     }
 
 
-def started(start: Start, where: Path) -> Child:
+def start_node(start: Start, where: Path) -> MeasuredNode:
     """Format and start a node; create a topic and the coordinators."""
     port, controller_port = free_port(), free_port()
     settings = settings_of(port, controller_port)
@@ -116,7 +116,9 @@ def _is_answered(port: int, raw: bytes) -> bool:
     return False
 
 
-def _measured(child: Child, port: int, array: ArrayOf, kind: str, elements: int) -> tuple[Pause, int, bool]:
+def _measured(
+    child: MeasuredNode, port: int, array: RequestArray, kind: str, elements: int
+) -> tuple[ArrayPause, int, bool]:
     count = elements
     while True:
         raw = encode_request(array.key, array.version, 1, "arrays", long_request(array, count, kind))
@@ -128,23 +130,25 @@ def _measured(child: Child, port: int, array: ArrayOf, kind: str, elements: int)
         if is_answered or count <= LEAST_ELEMENTS:
             break
         count //= 2
-    pause = Pause(seen["computed"], seen["held"], seen["late"], took, f"{array} {kind}", seen["who"])
+    pause = ArrayPause(seen["computed"], seen["held"], seen["late"], took, f"{array} {kind}", seen["who"])
     return pause, count, is_answered
 
 
-def measure(start: Start, elements: int, names: Collection[str], kinds: Collection[str] = KINDS) -> list[Pause]:
+def measure_arrays(
+    start: Start, elements: int, names: Collection[str], kinds: Collection[str] = KINDS
+) -> list[ArrayPause]:
     """Measure and print; return the pauses, the longest first."""
-    pauses: list[Pause] = []
+    pauses: list[ArrayPause] = []
     print(f"{'milliseconds':64} {'elements':>8} {'held':>8} {'computed':>8} {'late':>8}  took  by")
     for listener, apis in LISTENERS.items():
         for key in apis:
-            if (names and not any(key.name.startswith(name) for name in names)) or not arrays(apis, key):
+            if (names and not any(key.name.startswith(name) for name in names)) or not find_arrays(apis, key):
                 continue
             with tempfile.TemporaryDirectory() as where:
-                child = started(start, Path(where))
+                child = start_node(start, Path(where))
                 port = child.port if listener == "broker" else child.controller_port
                 try:
-                    for array in arrays(apis, key):
+                    for array in find_arrays(apis, key):
                         for kind in kinds:
                             small = long_request(array, 1, kind)
                             _is_answered(port, encode_request(key, array.version, 1, "arrays", small))
@@ -160,6 +164,6 @@ def measure(start: Start, elements: int, names: Collection[str], kinds: Collecti
     return pauses
 
 
-def _print(pause: Pause, count: int, after: str) -> None:
+def _print(pause: ArrayPause, count: int, after: str) -> None:
     numbers = " ".join(f"{x * 1000:8.1f}" for x in (pause.held_s, pause.computed_s, pause.late_s))
     print(f"{pause.name:64} {count:8} {numbers} {pause.took_s:5.1f}  {pause.task}{after}", flush=True)

@@ -10,7 +10,7 @@ from ottla.broker.tests.test_telemetry import field, message, metric, point
 from ottla.wire.compression import CompressionType, compress
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 
-ROOM_BYTES = (1 << 20) - 1000
+MAX_PAYLOAD_BYTES = (1 << 20) - 1000
 """Of ``telemetry.max.bytes``."""
 SAME = bytes(range(16))
 """Somebody who comes again."""
@@ -18,7 +18,7 @@ NOTHING = field(2, b"")
 """A metric without a name and a value."""
 
 
-def push(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
+def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
     """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
     return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
 
@@ -29,7 +29,7 @@ def _whose(n: int) -> bytes:
 
 
 def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
-    out, left = [], ROOM_BYTES
+    out, left = [], MAX_PAYLOAD_BYTES
     for part in parts:
         left -= len(part) + len(NOTHING)
         if left < 0:
@@ -40,41 +40,41 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
 
 def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
     """A bomb: a hundred zeros for each element, packed."""
-    return push(compress(codec, bytes(100 * n)), codec, _whose(n))
+    return push_request(compress(codec, bytes(100 * n)), codec, _whose(n))
 
 
 def values(n: int) -> PushTelemetryRequest:
     """As many values of one name as are taken, none of them packed."""
     points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
-    return push(message(metric("m", *points)), CompressionType.NONE, _whose(n))
+    return push_request(message(metric("m", *points)), CompressionType.NONE, _whose(n))
 
 
 def names(n: int) -> PushTelemetryRequest:
     """As many names as are taken, with a value each, packed."""
     made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
-    return push(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
+    return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
 
 
-def nothings(n: int) -> PushTelemetryRequest:
+def empty_metrics(n: int) -> PushTelemetryRequest:
     """Metrics without a name and a value, two bytes each, packed to next to nothing."""
-    return push(
-        compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))),
+    return push_request(
+        compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
         CompressionType.ZSTD,
         _whose(n),
     )
 
 
-def claims(n: int) -> PushTelemetryRequest:
+def overlong_field(n: int) -> PushTelemetryRequest:
     """A field that claims more than there is, behind many that hold nothing."""
-    whole = message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))
-    return push(
+    whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
+    return push_request(
         compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
     )
 
 
-def again(n: int) -> PushTelemetryRequest:
+def repeated_push(n: int) -> PushTelemetryRequest:
     """A bomb of somebody who has just pushed."""
-    return push(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
+    return push_request(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
 
 
 BOMBS = {codec.name: partial(zeros, codec) for codec in CompressionType if codec is not CompressionType.NONE}

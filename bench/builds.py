@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.produce import cpu_s, load
+from bench.produce import cpu_s, run_load_tool
 from compat_tests.cluster import OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
@@ -27,7 +27,7 @@ TOGETHER = 10
 """Requests that are under way at once."""
 
 
-class Build(OttlaProcess):
+class BuildUnderTest(OttlaProcess):
     """A node of some tree."""
 
     def __init__(self, tree: Path, data_dir: Path) -> None:
@@ -55,7 +55,7 @@ def fetch_frame() -> bytes:
     return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 
 
-def ask(node: Build, frame: bytes, requests: int) -> tuple[float, float]:
+def measure_requests(node: BuildUnderTest, frame: bytes, requests: int) -> tuple[float, float]:
     """(microseconds of broker CPU a request, requests a second)."""
     client = RawClient(node.port)
     before, began = cpu_s(node.pid), time.monotonic()
@@ -83,8 +83,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as where:
         nodes = {
-            "other": Build(options.tree.set_resolved_regex(), Path(where) / "other"),
-            "this": Build(Path(__file__).resolve().parent.parent, Path(where) / "this"),
+            "other": BuildUnderTest(options.tree.set_resolved_regex(), Path(where) / "other"),
+            "this": BuildUnderTest(Path(__file__).resolve().parent.parent, Path(where) / "this"),
         }
         for node in nodes.values():
             node.start()
@@ -94,12 +94,12 @@ def main() -> None:
         for number in range(-1, options.rounds):  # the first warms both up
             for name, node in nodes.items():
                 for kind, frame in kinds.items():
-                    cost, rate = ask(node, frame(), options.requests)
+                    cost, rate = measure_requests(node, frame(), options.requests)
                     if number >= 0:
                         note(f"{kind}: us of CPU a request", name, cost)
                         note(f"{kind}: requests/s", name, rate)
                 if options.records:
-                    done = load(node, options.records, 100)
+                    done = run_load_tool(node, options.records, 100)
                     if number >= 0:
                         note("load tool: records/s", name, done.records_a_second)
                         note("load tool: s of CPU", name, done.broker_cpu_s)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import children_cpu_s, cpu_s
-from compat_tests.cluster import Process, java_tool
-from compat_tests.test_three_nodes import combined, start_together
+from compat_tests.cluster import NodeProcess, java_tool
+from compat_tests.test_three_nodes import combined_nodes, start_together
 from compat_tests.test_three_nodes_taken_over import as_kafka
 
 TOPIC = "load"
@@ -30,7 +30,7 @@ PARTITIONS = 6
 WARM_S = 15.0
 
 
-class Round(NamedTuple):
+class ClusterRound(NamedTuple):
     """One run of the load tool against three nodes."""
 
     records_a_second: float
@@ -40,15 +40,15 @@ class Round(NamedTuple):
     took_s: float
 
 
-class Trio:
+class ThreeNodeCluster:
     """Three nodes that are one cluster."""
 
-    def __init__(self, name: str, nodes: Sequence[Process]) -> None:
+    def __init__(self, name: str, nodes: Sequence[NodeProcess]) -> None:
         self.name = name
         self.nodes = nodes
         self.bootstrap = ",".join(node.bootstrap for node in nodes)
 
-    def load(self, records: int, size: int, a_second: int = -1, warmup: int = 0) -> Round:
+    def load(self, records: int, size: int, a_second: int = -1, warmup: int = 0) -> ClusterRound:
         """Run the tool once; what it tells is of the records behind the warm-up."""
         before, tool, began = self.cpu_s(), children_cpu_s(), time.monotonic()
         text = java_tool(
@@ -64,7 +64,7 @@ class Trio:
         assert rate is not None, last
         assert p99 is not None, last
         took_s = time.monotonic() - began
-        return Round(float(rate[1]), self.cpu_s() - before, float(p99[1]), children_cpu_s() - tool, took_s)
+        return ClusterRound(float(rate[1]), self.cpu_s() - before, float(p99[1]), children_cpu_s() - tool, took_s)
 
     def cpu_s(self) -> float:
         """What the three have used."""
@@ -92,7 +92,7 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextmanager
-def stopped_at_the_end(nodes: Sequence[Process]) -> Iterator[None]:
+def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
     """Whatever happens."""
     try:
         yield
@@ -101,7 +101,7 @@ def stopped_at_the_end(nodes: Sequence[Process]) -> Iterator[None]:
             node.stop()
 
 
-def tell(name: str, what: str, one: Round) -> None:
+def print_round(name: str, what: str, one: ClusterRound) -> None:
     """A line for a round."""
     print(
         f"{name:6} {what:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
@@ -110,7 +110,7 @@ def tell(name: str, what: str, one: Round) -> None:
     )
 
 
-def median(rounds: Sequence[Round], field: str) -> float:
+def median(rounds: Sequence[ClusterRound], field: str) -> float:
     """Of one figure."""
     return statistics.median(getattr(one, field) for one in rounds)
 
@@ -123,32 +123,32 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", type=int, default=1_000, help="records a second where waits are measured")
     options = parser.parse_args()
-    cold: dict[str, Round] = {}
-    warm: dict[str, list[Round]] = {"kafka": [], "ottla": []}
-    steady: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    cold: dict[str, ClusterRound] = {}
+    warm: dict[str, list[ClusterRound]] = {"kafka": [], "ottla": []}
+    steady: dict[str, list[ClusterRound]] = {"kafka": [], "ottla": []}
     with tempfile.TemporaryDirectory() as where, ExitStack() as ends:
         trios = []
         for name in ("kafka", "ottla"):
             (folder := Path(where) / name).mkdir()
-            nodes = combined(folder)
-            trio = Trio(name, as_kafka(nodes) if name == "kafka" else nodes)
-            ends.enter_context(stopped_at_the_end(trio.nodes))
+            nodes = combined_nodes(folder)
+            trio = ThreeNodeCluster(name, as_kafka(nodes) if name == "kafka" else nodes)
+            ends.enter_context(stopping_nodes(trio.nodes))
             start_together(trio.nodes)
             trio.make()
             cold[name] = trio.load(options.records // 2, options.size)
-            tell(name, "cold", cold[name])
+            print_round(name, "cold", cold[name])
             until = time.monotonic() + WARM_S
             while time.monotonic() < until:
-                tell(name, "warms up", trio.load(options.records, options.size))
+                print_round(name, "warms up", trio.load(options.records, options.size))
             trios.append(trio)
         for number in range(options.rounds):
             for trio in trios:
                 warm[trio.name].append(trio.load(options.records, options.size))
-                tell(trio.name, f"round {number}", warm[trio.name][-1])
+                print_round(trio.name, f"round {number}", warm[trio.name][-1])
         for _ in range(3):
             for trio in trios:
                 steady[trio.name].append(trio.load(12 * options.rate, options.size, options.rate, 2 * options.rate))
-                tell(trio.name, f"{options.rate}/s", steady[trio.name][-1])
+                print_round(trio.name, f"{options.rate}/s", steady[trio.name][-1])
         memory = {trio.name: trio.memory_mb() for trio in trios}
     rate = {name: median(rounds, "records_a_second") for name, rounds in warm.items()}
     cpu = {name: median(rounds, "brokers_cpu_s") for name, rounds in warm.items()}

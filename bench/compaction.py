@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.produce import load
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from bench.produce import run_load_tool
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -47,13 +47,13 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
             time.sleep(0.05)
 
 
-def begin(peer: RawClient) -> None:
+def start_compaction(peer: RawClient) -> None:
     """Make the log dirty enough."""
     change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
     peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
 
 
-def wait(node: Process) -> float:
+def wait_until_compacted(node: NodeProcess) -> float:
     """Seconds until the log is compacted."""
     began = time.perf_counter()
     path = node.data_dir / "cleaner-offset-checkpoint"
@@ -75,24 +75,24 @@ def main() -> None:
     took = {}
     for name in ("kafka", "ottla"):
         with tempfile.TemporaryDirectory() as where:
-            node: Process = (KafkaProcess if name == "kafka" else OttlaProcess)(Path(where) / "data", **quick)
+            node: NodeProcess = (KafkaProcess if name == "kafka" else OttlaProcess)(Path(where) / "data", **quick)
             with node:
                 fill(RawClient(node.port), options.records, options.keys)
                 if options.beside:
                     java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
-                    load(node, 500_000, 100)
-                    before = load(node, 1_500_000, 100)
-                begin(RawClient(node.port))
+                    run_load_tool(node, 500_000, 100)
+                    before = run_load_tool(node, 1_500_000, 100)
+                start_compaction(RawClient(node.port))
                 if options.beside:
                     time.sleep(0.5)
-                    during = load(node, 1_500_000, 100)
+                    during = run_load_tool(node, 1_500_000, 100)
                     ratio = during.records_a_second / before.records_a_second
                     print(
                         f"{name}: {before.records_a_second:,.0f}/s and p99 {before.p99_ms:.0f} ms alone, "
                         f"{during.records_a_second:,.0f}/s and {during.p99_ms:.0f} ms beside a pass: {ratio:.2f}",
                         flush=True,
                     )
-                took[name] = wait(node)
+                took[name] = wait_until_compacted(node)
                 if not options.beside:
                     print(f"{name}: {options.records / took[name]:,.0f} records/s ({took[name]:.1f} s)", flush=True)
     if not options.beside:

@@ -1,6 +1,6 @@
 """Groups of the new protocol (KIP-848) on one node: ten thousand members in a thousand groups, and one of two thousand.
 
-``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
+``python -m bench.consumer_groups [--groups 1000] [--members 10] [--measure_large_group 2000]``. Members are as stock clients: each
 has a connection, says at once what it has taken over, and else beats each five seconds. All live in one plain loop in
 this process, which keeps its own work small: a beat that is as the last one is sent, and its answer taken, as bytes.
 The large group is on a node that times every step of its loop (`bench.pauses`); then one of it leaves.
@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.pauses import Child
+from bench.pauses import NodeChildProcess
 from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient
 from ottla.wire import compiler
@@ -39,12 +39,12 @@ JOIN_OVER_S = 5.0
 LEAVING = -1
 TRIES = 3
 WITHIN_S = 120.0
-BEATS_AT_ONCE = 20
+MAX_CONCURRENT_HEARTBEATS = 20
 """So many are sent before answers are looked at again."""
 Answer = hb.ConsumerGroupHeartbeatResponse
 
 
-class Member:
+class BenchMember:
     """One member: what it has and where it stands."""
 
     def __init__(self, port: int, group: str) -> None:
@@ -59,18 +59,18 @@ class Member:
         self.at_s = 0.0
         """When it reached its epoch."""
         self._raw = b""
-        self._said: tuple[int, bytes] = (0, b"")
+        self._reported: tuple[int, bytes] = (0, b"")
         """An epoch, and the beat of a member that says nothing more than that it is in it."""
         self._heard = b"", Answer()
 
     def beat(self) -> None:
         """Send a heartbeat; what it has is said once."""
         if self.owned is None and self.epoch > 0:
-            if self._said[0] != self.epoch:
+            if self._reported[0] != self.epoch:
                 quiet = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
-                self._said = self.epoch, encode_request(KEY, 1, 1, "bench", quiet)
+                self._reported = self.epoch, encode_request(KEY, 1, 1, "bench", quiet)
             self.sent_s = time.perf_counter()
-            self.sock.sendall(self._said[1])
+            self.sock.sendall(self._reported[1])
             return
         request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, topic_partitions=self.owned)
         if self.epoch == 0:
@@ -93,16 +93,16 @@ class Member:
         return answer
 
 
-class Load:
+class ConsumerGroupLoad:
     """All members in one loop."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.each = members
         self._poll = select.epoll()
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, BenchMember] = {}
         for _ in range(members):
             for number in range(groups):
-                member = Member(port, f"group-{number}")
+                member = BenchMember(port, f"group-{number}")
                 self.members[member.sock.fileno()] = member
                 self._poll.register(member.sock, select.EPOLLIN)
         self.took_ms: list[float] = []
@@ -116,7 +116,7 @@ class Load:
         """Have all beat until it is so; gives how long that took. Raises: TimeoutError."""
         began = looked = time.perf_counter()
         while (now := time.perf_counter()) < began + within_s:
-            for _ in range(BEATS_AT_ONCE):
+            for _ in range(MAX_CONCURRENT_HEARTBEATS):
                 if not self._due or self._due[0][0] > now:
                     break
                 due_s, number = heapq.heappop(self._due)
@@ -151,7 +151,7 @@ class Load:
 
     def is_stable(self, partitions: int) -> bool:
         """Whether every group has given all out, evenly, in one epoch."""
-        seen: dict[str, list[Member]] = {}
+        seen: dict[str, list[BenchMember]] = {}
         for member in self.members.values():
             seen.setdefault(member.group, []).append(member)
         return all(
@@ -162,7 +162,7 @@ class Load:
             for group in seen.values()
         )
 
-    def told(self) -> str:
+    def latency_text(self) -> str:
         """How long heartbeats took since the last time."""
         took, self.took_ms = sorted(self.took_ms), []
         late, self.late_ms = sorted(self.late_ms), []
@@ -172,7 +172,7 @@ class Load:
             f"(sent late by p99 {late[int(len(late) * 0.99)]:.1f} ms)"
         )
 
-    def leave(self) -> Member:
+    def leave(self) -> BenchMember:
         """One goes, and is answered."""
         number, member = next(iter(self.members.items()))
         self._poll.unregister(member.sock)
@@ -208,32 +208,34 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def many(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
+def measure_many_groups(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
     """Very many members in small groups: how soon they are stable, and how they are served then."""
     prepare(node.port, members)
-    load = Load(node.port, groups, members)
+    load = ConsumerGroupLoad(node.port, groups, members)
     before_s = cpu_s(node.pid)
     took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
     at_s = cpu_s(node.pid)
     print(
         f"{groups * members} members in {groups} groups stable after {took_s:.1f} s, {at_s - before_s:.1f} s of "
-        f"processor time; {load.told()}",
+        f"processor time; {load.latency_text()}",
         flush=True,
     )
     end = time.perf_counter() + watch_s
     load.run(lambda: time.perf_counter() > end, 2 * watch_s)
-    print(f"at rest {watch_s:.0f} s, {cpu_s(node.pid) - at_s:.1f} s of processor time: {load.told()}", flush=True)
+    print(
+        f"at rest {watch_s:.0f} s, {cpu_s(node.pid) - at_s:.1f} s of processor time: {load.latency_text()}", flush=True
+    )
     load.close()
 
 
-def large(child: Child, members: int) -> None:
+def measure_large_group(child: NodeChildProcess, members: int) -> None:
     """One group of very many: one leaves, and the others get what it had."""
     prepare(child.port, members)
-    print(f"before anybody came: {pauses(child.ask())}", flush=True)
-    load = Load(child.port, 1, members)
+    print(f"before anybody came: {pause_text(child.query())}", flush=True)
+    load = ConsumerGroupLoad(child.port, 1, members)
     took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
-    seen = child.ask()
-    print(f"one group of {members} stable after {took_s:.1f} s; {load.told()}; {pauses(seen)}", flush=True)
+    seen = child.query()
+    print(f"one group of {members} stable after {took_s:.1f} s; {load.latency_text()}; {pause_text(seen)}", flush=True)
     for _ in range(TRIES):
         load.leave()
         before = max(member.epoch for member in load.members.values())
@@ -242,13 +244,13 @@ def large(child: Child, members: int) -> None:
         at = sorted(member.at_s - left_s for member in load.members.values() if member.epoch > before)
         print(
             f"one leaves: the first has its target after {at[0]:.2f} s, the last of {len(at)} after {at[-1]:.2f} s; "
-            f"{load.told()}; {pauses(child.ask())}",
+            f"{load.latency_text()}; {pause_text(child.query())}",
             flush=True,
         )
     load.close()
 
 
-def pauses(seen: dict[str, float]) -> str:
+def pause_text(seen: dict[str, float]) -> str:
     """How long the node's loop was held."""
     return f"loop held {seen['held'] * 1000:.0f} ms, computed {seen['computed'] * 1000:.0f} ms ({seen['who']})"
 
@@ -266,14 +268,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.groups:
             with OttlaProcess(Path(folder) / "data") as node:
-                many(node, options.groups, options.members, options.watch)
+                measure_many_groups(node, options.groups, options.members, options.watch)
                 status = Path(f"/proc/{node.pid}/status").read_text()
                 memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
                 print(f"memory of the node: {memory // 1024} MB")
         if options.large:
-            child = Child(Path(folder) / "large")
+            child = NodeChildProcess(Path(folder) / "large")
             try:
-                large(child, options.large)
+                measure_large_group(child, options.large)
             finally:
                 child.kill()
 

@@ -12,12 +12,12 @@ import time
 
 from compat_tests.crowd import (
     CLIENTS,
-    Crowd,
+    ConnectionFlood,
+    count_descriptors,
     create_topic,
-    descriptors_of,
     leader_epoch,
-    limit_descriptors,
-    produce_s,
+    set_descriptor_limit,
+    time_first_produce_s,
 )
 from ottla import Cluster
 
@@ -29,18 +29,18 @@ def run(nodes: int, seconds: float) -> None:
     with Cluster(nodes, settings=SETTINGS) as cluster:
         ports = [node.port for node in cluster.nodes]
         create_topic(ports[0], nodes)
-        produce_s(cluster.bootstrap_servers)
+        time_first_produce_s(cluster.bootstrap_servers)
         before, waits, most = leader_epoch(ports[0]), [], 0
         pids = [node.pid for node in cluster.nodes if node.pid is not None]
         for pid in pids:
-            limit_descriptors(pid)
+            set_descriptor_limit(pid)
         end = time.monotonic() + seconds
-        with Crowd(ports) as crowd:
+        with ConnectionFlood(ports) as crowd:
             time.sleep(1)
             while time.monotonic() < end:
-                waits.append(produce_s(cluster.bootstrap_servers))
-                most = max([most, *(descriptors_of(node.pid) for node in cluster.nodes if node.pid is not None)])
-        after_s = produce_s(cluster.bootstrap_servers)
+                waits.append(time_first_produce_s(cluster.bootstrap_servers))
+                most = max([most, *(count_descriptors(node.pid) for node in cluster.nodes if node.pid is not None)])
+        after_s = time_first_produce_s(cluster.bootstrap_servers)
         ended = [node.id for node in cluster.nodes if node.status is not None]
         kept = not ended and leader_epoch(ports[0]) == before
         print(f"{nodes} node(s), {CLIENTS} clients, {crowd.opened} connections, at most {most} descriptors of a node")

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.produce import load
+from bench.produce import run_load_tool
 from compat_tests.cluster import OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
@@ -36,7 +36,7 @@ def main() -> None:
     for name, settings in (("page cache", {}), ("synced", {"log_flush_interval_messages": "1"})):
         with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data", **settings) as node:
             java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
-            rates = [load(node, 500_000, 100) for _ in range(3)]
+            rates = [run_load_tool(node, 500_000, 100) for _ in range(3)]
             best = statistics.median(x.records_a_second for x in rates)
             print(f"{name}: {best:,.0f} records/s under the load tool, one record {round_trip_ms(node):.2f} ms")
 

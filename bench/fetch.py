@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.produce import cpu_s
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -29,7 +29,7 @@ BATCHES = 64
 """In each partition, so a reader starts over after eight answers."""
 
 
-def fill(node: Process, topic: str) -> None:
+def fill(node: NodeProcess, topic: str) -> None:
     """Make the topic and give every partition the same batches."""
     java_tool(
         "TopicCommand",
@@ -46,10 +46,10 @@ def fill(node: Process, topic: str) -> None:
     client.close()
 
 
-class Reader(threading.Thread):
+class FetchingConnection(threading.Thread):
     """One connection that fetches one partition again and again."""
 
-    def __init__(self, node: Process, topic: str, partition: int, answer_bytes: int, until: float) -> None:
+    def __init__(self, node: NodeProcess, topic: str, partition: int, answer_bytes: int, until: float) -> None:
         super().__init__()
         self._client = RawClient(node.port)
         self._topic = topic
@@ -88,10 +88,10 @@ class Reader(threading.Thread):
         self._client.close()
 
 
-def measure(node: Process, topic: str, answer_bytes: int, seconds: float) -> tuple[float, float]:
+def measure(node: NodeProcess, topic: str, answer_bytes: int, seconds: float) -> tuple[float, float]:
     """(bytes a second, broker CPU seconds per GiB)."""
     before, began = cpu_s(node.pid), time.monotonic()
-    readers = [Reader(node, topic, p, answer_bytes, began + seconds) for p in range(CONNECTIONS)]
+    readers = [FetchingConnection(node, topic, p, answer_bytes, began + seconds) for p in range(CONNECTIONS)]
     for reader in readers:
         reader.start()
     for reader in readers:
@@ -113,7 +113,7 @@ def main() -> None:
     costs: dict[str, list[float]] = {"kafka": [], "ottla": []}
     settings = {key.replace(".", "_"): value for key, value in (text.split("=", 1) for text in options.set)}
     with tempfile.TemporaryDirectory() as where:
-        nodes: dict[str, Process] = {
+        nodes: dict[str, NodeProcess] = {
             "kafka": KafkaProcess(Path(where) / "kafka"),
             "ottla": OttlaProcess(Path(where) / "ottla", **settings),
         }

@@ -36,7 +36,7 @@ TOPIC = "load"
 HEARTBEAT_S = 3.0
 
 
-class Load:
+class ClassicGroupLoad:
     """What all consumers share: where the node is, how many are stable, how long heartbeats took."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
@@ -50,7 +50,7 @@ class Load:
         self.ready: dict[Consumer, tuple[Channel, int]] = {}
         self.committed = 0
 
-    def settled(self, group: str, size: int, member: str) -> None:
+    def member_stable(self, group: str, size: int, member: str) -> None:
         """A member has its share of a generation that holds everybody."""
         have = self.sizes.setdefault(group, set())
         if size == self.members and member not in have:
@@ -63,7 +63,7 @@ class Load:
 class Consumer:
     """One member of one group."""
 
-    def __init__(self, load: Load, group: str, number: int) -> None:
+    def __init__(self, load: ClassicGroupLoad, group: str, number: int) -> None:
         self.load = load
         self.group = group
         self.number = number
@@ -104,7 +104,7 @@ class Consumer:
             return False
         mine, _, of = answer.assignment.partition(b",")
         self.partition = int(mine)
-        self.load.settled(self.group, int(of), self.member)
+        self.load.member_stable(self.group, int(of), self.member)
         return True
 
     async def _consume(self, connection: Channel, generation: int) -> None:
@@ -124,7 +124,7 @@ class Consumer:
         self.load.committed += done.topics[0].partitions[0].error_code == 0
 
     async def _beat(self, connection: Channel, generation: int) -> None:
-        """Keep the membership until everybody is in; from there on `Beats` does."""
+        """Keep the membership until everybody is in; from there on `HeartbeatLoop` does."""
         self.load.ready[self] = (connection, generation)
         await trio.sleep(HEARTBEAT_S * self.load.env.random())
         while True:
@@ -136,7 +136,7 @@ class Consumer:
             await trio.sleep(HEARTBEAT_S)
 
 
-class Beats:
+class HeartbeatLoop:
     """Heartbeats of all members from one plain loop, spread evenly: the load must not be what is slow."""
 
     def __init__(self, frames: list[tuple[socket.socket, bytes]]) -> None:
@@ -176,13 +176,13 @@ class Beats:
         self.errors += answer[13:15] != b"\x00\x00"  # behind size, number, tags and throttle time
 
 
-async def _prepare(load: Load) -> None:
+async def _prepare(load: ClassicGroupLoad) -> None:
     client = ClusterClient(load.env, f"127.0.0.1:{load.port}")
     await client.call(ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, load.members, 1)], 30_000))
     for partition in range(load.members):
         await client.produce(TOPIC, partition, [r.NewRecord(b"k", b"v", load.env.now_ms())])
     while True:
-        connection = await client.any()
+        connection = await client.bootstrap_channel()
         found = await connection.call(
             fc.FindCoordinatorRequest(coordinator_keys=["x"]), connection.version_for(ApiKey.FIND_COORDINATOR)
         )
@@ -192,7 +192,7 @@ async def _prepare(load: Load) -> None:
     client.close()
 
 
-async def _main(load: Load) -> list[tuple[socket.socket, bytes]]:
+async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
     """Have everybody join, consume and commit; gives each member's connection and its heartbeat."""
     await _prepare(load)
     gate = trio.CapacityLimiter(200)
@@ -231,8 +231,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         node = OttlaProcess(Path(folder) / "data", group_initial_rebalance_delay_ms=options.delay_ms)
         with node:
-            load = Load(node.port, options.groups, options.members)
-            beats = Beats(trio.run(_main, load))
+            load = ClassicGroupLoad(node.port, options.groups, options.members)
+            beats = HeartbeatLoop(trio.run(_main, load))
             beats.run(options.watch)
             took = sorted(beats.took_ms)
             print(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import bombs
-from bench.pauses import Child
+from bench.pauses import NodeChildProcess
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import alter_configs as ac
@@ -58,16 +58,16 @@ from ottla.wire.schema import Message
 
 FIXED_BYTES = 16 << 20
 TIMEOUT_S = 180
-PULSE_S = 0.002
-Make = Callable[[int], Message]
+PROBE_INTERVAL_S = 0.002
+RequestFactory = Callable[[int], Message]
 
 
-class Scene(NamedTuple):
+class LargeRequest(NamedTuple):
     """A request of so many elements."""
 
     key: ApiKey
     version: int
-    make: Make
+    make: RequestFactory
     is_behind: bool = False
     """Whether a small one comes before it on the same connection, too."""
 
@@ -86,7 +86,7 @@ def _metadata(n: int) -> Message:
     return md.MetadataRequest([md.MetadataRequestTopic(name=f"topic-{i}") for i in range(n)], False)
 
 
-def _one_name(n: int) -> Message:
+def _single_name(n: int) -> Message:
     return md.MetadataRequest([md.MetadataRequestTopic(name="t")] * n, False)
 
 
@@ -183,57 +183,59 @@ def _join(n: int) -> Message:
 
 
 K = ApiKey
-SCENES = {
-    "Metadata": Scene(K.METADATA, 12, _metadata),
-    "Metadata, one name": Scene(K.METADATA, 12, _one_name),
-    "Fetch": Scene(K.FETCH, 12, _fetch),
-    "Fetch, topics": Scene(K.FETCH, 12, _fetch_topics),
-    "Produce": Scene(K.PRODUCE, 11, _produce),
-    "ListOffsets": Scene(K.LIST_OFFSETS, 7, _list_offsets),
-    "OffsetCommit": Scene(K.OFFSET_COMMIT, 8, _offset_commit),
-    "OffsetFetch": Scene(K.OFFSET_FETCH, 8, _offset_fetch),
-    "OffsetDelete": Scene(K.OFFSET_DELETE, 0, _offset_delete),
-    "OffsetForLeaderEpoch": Scene(K.OFFSET_FOR_LEADER_EPOCH, 4, _epochs),
-    "FindCoordinator": Scene(K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=_names(n))),
-    "DescribeGroups": Scene(K.DESCRIBE_GROUPS, 5, lambda n: dg.DescribeGroupsRequest(_names(n))),
-    "DeleteGroups": Scene(K.DELETE_GROUPS, 2, lambda n: dgr.DeleteGroupsRequest(_names(n))),
-    "JoinGroup": Scene(K.JOIN_GROUP, 5, _join),
-    "LeaveGroup": Scene(K.LEAVE_GROUP, 5, _leave),
-    "CreateTopics": Scene(K.CREATE_TOPICS, 7, _create_topics),
-    "CreatePartitions": Scene(K.CREATE_PARTITIONS, 3, _create_partitions),
-    "ElectLeaders": Scene(K.ELECT_LEADERS, 2, _elect),
-    "AlterPartitionReassignments": Scene(K.ALTER_PARTITION_REASSIGNMENTS, 1, _move),
-    "ListPartitionReassignments": Scene(K.LIST_PARTITION_REASSIGNMENTS, 0, _moves),
-    "DeleteTopics": Scene(K.DELETE_TOPICS, 5, lambda n: dt.DeleteTopicsRequest(topic_names=_names(n))),
-    "DeleteRecords": Scene(K.DELETE_RECORDS, 2, _delete_records),
-    "DescribeConfigs": Scene(K.DESCRIBE_CONFIGS, 4, _configs),
-    "AlterConfigs": Scene(K.ALTER_CONFIGS, 2, _alter_old),
-    "IncrementalAlterConfigs": Scene(K.INCREMENTAL_ALTER_CONFIGS, 1, _alter),
-    "DescribeProducers": Scene(
+LARGE_REQUESTS = {
+    "Metadata": LargeRequest(K.METADATA, 12, _metadata),
+    "Metadata, one name": LargeRequest(K.METADATA, 12, _single_name),
+    "Fetch": LargeRequest(K.FETCH, 12, _fetch),
+    "Fetch, topics": LargeRequest(K.FETCH, 12, _fetch_topics),
+    "Produce": LargeRequest(K.PRODUCE, 11, _produce),
+    "ListOffsets": LargeRequest(K.LIST_OFFSETS, 7, _list_offsets),
+    "OffsetCommit": LargeRequest(K.OFFSET_COMMIT, 8, _offset_commit),
+    "OffsetFetch": LargeRequest(K.OFFSET_FETCH, 8, _offset_fetch),
+    "OffsetDelete": LargeRequest(K.OFFSET_DELETE, 0, _offset_delete),
+    "OffsetForLeaderEpoch": LargeRequest(K.OFFSET_FOR_LEADER_EPOCH, 4, _epochs),
+    "FindCoordinator": LargeRequest(
+        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=_names(n))
+    ),
+    "DescribeGroups": LargeRequest(K.DESCRIBE_GROUPS, 5, lambda n: dg.DescribeGroupsRequest(_names(n))),
+    "DeleteGroups": LargeRequest(K.DELETE_GROUPS, 2, lambda n: dgr.DeleteGroupsRequest(_names(n))),
+    "JoinGroup": LargeRequest(K.JOIN_GROUP, 5, _join),
+    "LeaveGroup": LargeRequest(K.LEAVE_GROUP, 5, _leave),
+    "CreateTopics": LargeRequest(K.CREATE_TOPICS, 7, _create_topics),
+    "CreatePartitions": LargeRequest(K.CREATE_PARTITIONS, 3, _create_partitions),
+    "ElectLeaders": LargeRequest(K.ELECT_LEADERS, 2, _elect),
+    "AlterPartitionReassignments": LargeRequest(K.ALTER_PARTITION_REASSIGNMENTS, 1, _move),
+    "ListPartitionReassignments": LargeRequest(K.LIST_PARTITION_REASSIGNMENTS, 0, _moves),
+    "DeleteTopics": LargeRequest(K.DELETE_TOPICS, 5, lambda n: dt.DeleteTopicsRequest(topic_names=_names(n))),
+    "DeleteRecords": LargeRequest(K.DELETE_RECORDS, 2, _delete_records),
+    "DescribeConfigs": LargeRequest(K.DESCRIBE_CONFIGS, 4, _configs),
+    "AlterConfigs": LargeRequest(K.ALTER_CONFIGS, 2, _alter_old),
+    "IncrementalAlterConfigs": LargeRequest(K.INCREMENTAL_ALTER_CONFIGS, 1, _alter),
+    "DescribeProducers": LargeRequest(
         K.DESCRIBE_PRODUCERS, 0, lambda n: dp.DescribeProducersRequest([dp.TopicRequest("t", list(range(n)))])
     ),
-    "DescribeLogDirs": Scene(
+    "DescribeLogDirs": LargeRequest(
         K.DESCRIBE_LOG_DIRS, 4, lambda n: dld.DescribeLogDirsRequest([dld.DescribableLogDirTopic("t", list(range(n)))])
     ),
-    "DescribeTopicPartitions": Scene(
+    "DescribeTopicPartitions": LargeRequest(
         K.DESCRIBE_TOPIC_PARTITIONS,
         0,
         lambda n: dtp.DescribeTopicPartitionsRequest([dtp.TopicRequest(name) for name in _names(n)]),
     ),
-    "DescribeQuorum": Scene(K.DESCRIBE_QUORUM, 2, _quorum),
-    "ListGroups": Scene(K.LIST_GROUPS, 5, lambda n: lsg.ListGroupsRequest(_names(n), _names(n))),
-    "ListTransactions": Scene(K.LIST_TRANSACTIONS, 2, lambda n: lst.ListTransactionsRequest(_names(n))),
-    "UpdateFeatures": Scene(K.UPDATE_FEATURES, 1, _features),
-    **{f"PushTelemetry, {name}": Scene(K.PUSH_TELEMETRY, 0, bomb) for name, bomb in bombs.BOMBS.items()},
-    "PushTelemetry, values": Scene(K.PUSH_TELEMETRY, 0, bombs.values),
-    "PushTelemetry, names": Scene(K.PUSH_TELEMETRY, 0, bombs.names),
-    "PushTelemetry, nothings": Scene(K.PUSH_TELEMETRY, 0, bombs.nothings),
-    "PushTelemetry, claims": Scene(K.PUSH_TELEMETRY, 0, bombs.claims),
-    "PushTelemetry, again": Scene(K.PUSH_TELEMETRY, 0, bombs.again, is_behind=True),
-    "100 MB of keys": Scene(
+    "DescribeQuorum": LargeRequest(K.DESCRIBE_QUORUM, 2, _quorum),
+    "ListGroups": LargeRequest(K.LIST_GROUPS, 5, lambda n: lsg.ListGroupsRequest(_names(n), _names(n))),
+    "ListTransactions": LargeRequest(K.LIST_TRANSACTIONS, 2, lambda n: lst.ListTransactionsRequest(_names(n))),
+    "UpdateFeatures": LargeRequest(K.UPDATE_FEATURES, 1, _features),
+    **{f"PushTelemetry, {name}": LargeRequest(K.PUSH_TELEMETRY, 0, bomb) for name, bomb in bombs.BOMBS.items()},
+    "PushTelemetry, values": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.values),
+    "PushTelemetry, names": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.names),
+    "PushTelemetry, nothings": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.empty_metrics),
+    "PushTelemetry, claims": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.overlong_field),
+    "PushTelemetry, again": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.repeated_push, is_behind=True),
+    "100 MB of keys": LargeRequest(
         K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
     ),
-    "5 MB of counts": Scene(
+    "5 MB of counts": LargeRequest(
         K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=[""] * (25 * n))
     ),
 }
@@ -259,7 +261,7 @@ def _ask(sock: socket.socket, raw: bytes) -> int:
     return _exact(sock, struct.unpack(">i", size)[0])
 
 
-class Other:
+class ConcurrentClient:
     """Another client, who asks something small again and again."""
 
     def __init__(self, port: int) -> None:
@@ -275,9 +277,9 @@ class Other:
                 began = time.perf_counter()
                 _ask(sock, question)
                 self.longest_s = max(self.longest_s, time.perf_counter() - began)
-                time.sleep(PULSE_S)
+                time.sleep(PROBE_INTERVAL_S)
 
-    def __enter__(self) -> Other:
+    def __enter__(self) -> ConcurrentClient:
         self._thread.start()
         return self
 
@@ -292,7 +294,7 @@ def _memory(pid: int, what: str) -> int:
     return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
 
 
-def _warm(port: int, scene: Scene) -> None:
+def _warm(port: int, scene: LargeRequest) -> None:
     """What is loaded and compiled on first use is not the request's cost."""
     exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -301,15 +303,15 @@ def _warm(port: int, scene: Scene) -> None:
         _ask(sock, encode_request(scene.key, scene.version, 1, "hostile", scene.make(2)))
 
 
-def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
+def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float:
     """Ask one thing of a fresh node and print what came of it; gives the share of the bound."""
-    node = Child(where)
+    node = NodeChildProcess(where)
     try:
         _warm(node.port, scene)
         raw = encode_request(scene.key, scene.version, 1, "hostile", scene.make(elements))
-        with Other(node.port) as other:
+        with ConcurrentClient(node.port) as other:
             time.sleep(0.3)
-            node.ask()
+            node.query()
             Path(f"/proc/{node.pid}/clear_refs").write_text("5")
             before, began = _memory(node.pid, "VmRSS"), time.perf_counter()
             answer, said = 0, "answered"
@@ -323,7 +325,7 @@ def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
                 said = "refused"
             took = time.perf_counter() - began
         peak = _memory(node.pid, "VmHWM") - before
-        seen = node.ask()
+        seen = node.query()
     finally:
         node.kill()
     share = peak / (3 * (len(raw) + answer) + FIXED_BYTES)
@@ -337,15 +339,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser("bench.hostile")
     parser.add_argument("--elements", type=int, default=200_000)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(SCENES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(LARGE_REQUESTS)}")
     options = parser.parse_args()
     head = f"{'request MB':>10} {'answer MB':>9} {'peak MB':>8} {'of bound':>8} "
     head += f"{'held ms':>8}{'wait ms':>8} {'took s':>7}"
     print(f"{f'{options.elements} elements':26}{head}")
     shares = {}
-    for name in options.names or SCENES:
+    for name in options.names or LARGE_REQUESTS:
         with tempfile.TemporaryDirectory() as where:
-            shares[name] = measure(name, SCENES[name], options.elements, Path(where) / "data")
+            shares[name] = measure(name, LARGE_REQUESTS[name], options.elements, Path(where) / "data")
     worst = max(shares, key=lambda name: shares[name])
     print(f"worst: {worst}, {shares[worst]:.2f} of the bound")
 

@@ -42,14 +42,14 @@ def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def by_time(peer: RawClient, at: int) -> None:
+def find_by_timestamp(peer: RawClient, at: int) -> None:
     """The offset of the record of a certain millisecond."""
     rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
     assert answer.topics[0].partitions[0].offset == at
 
 
-def by_offset(peer: RawClient, at: int) -> float:
+def find_by_offset(peer: RawClient, at: int) -> float:
     """The batch that holds an offset, whole; gives when its first bytes came: from then on it is not looked for."""
     part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
@@ -91,8 +91,8 @@ def main() -> None:
         print(f"{options.gib} GiB, {records} records a batch, made in {time.perf_counter() - began:.0f} s", flush=True)
         os.sync()  # what is still on its way to the disk would be measured too
         for _ in range(2):  # the second round finds the cache warm
-            measure("by time", by_time, peer, batches * records)
-            measure("by offset", by_offset, peer, batches * records)
+            measure("by time", find_by_timestamp, peer, batches * records)
+            measure("by offset", find_by_offset, peer, batches * records)
 
 
 if __name__ == "__main__":

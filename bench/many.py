@@ -22,10 +22,10 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
 
-AT_ONCE = 100
+CONCURRENT_REQUESTS = 100
 
 
-def ends(peer: RawClient, topic: str, numbers: range) -> list[int]:
+def end_offset_errors(peer: RawClient, topic: str, numbers: range) -> list[int]:
     """Error codes of asking for the ends of partitions."""
     rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, rows)]))
@@ -40,7 +40,7 @@ def write(peer: RawClient, topic: str, number: int) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-class Other(threading.Thread):
+class WaitingClient(threading.Thread):
     """A client that only wants to be answered."""
 
     def __init__(self, port: int) -> None:
@@ -53,18 +53,18 @@ class Other(threading.Thread):
         """Ask until told to stop."""
         while not self.over:
             began = time.perf_counter()
-            assert ends(self._peer, "before", range(1)) == [0]
+            assert end_offset_errors(self._peer, "before", range(1)) == [0]
             self.waits_s.append(time.perf_counter() - began)
             time.sleep(0.002)
 
-    def told(self) -> str:
+    def waits_text(self) -> str:
         """The waits in words."""
         waits = sorted(self.waits_s)
         at = waits[int(len(waits) * 0.99)]
         return f"{len(waits)} answers, 99 % within {at * 1000:.0f} ms, the longest after {waits[-1] * 1000:.0f} ms"
 
 
-def make(admin: AdminClient, topics: list[NewTopic]) -> None:
+def create_topics(admin: AdminClient, topics: list[NewTopic]) -> None:
     """Make topics, and wait for the answers."""
     asked = [admin.create_topics([topic], request_timeout=300, operation_timeout=300) for topic in topics]
     for futures in asked:
@@ -81,25 +81,25 @@ def main() -> None:
     names = [f"t{number}" for number in range(options.topics)]
     with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data") as node:
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "socket.timeout.ms": 300_000, "log_level": 0})
-        make(admin, [NewTopic("before", 1, 1)])
-        other = Other(node.port)
+        create_topics(admin, [NewTopic("before", 1, 1)])
+        other = WaitingClient(node.port)
         other.start()
         began = time.perf_counter()
-        make(admin, [NewTopic(name, options.partitions, 1) for name in names])
+        create_topics(admin, [NewTopic(name, options.partitions, 1) for name in names])
         print(f"{options.topics * options.partitions} partitions: answered after {time.perf_counter() - began:.2f} s")
         peer = RawClient(node.port, timeout_s=300)
         asked = time.perf_counter()
         assert write(peer, names[-1], options.partitions - 1) == 0
         print(f"the last one, asked for at once: written to after {time.perf_counter() - asked:.2f} s more", flush=True)
         for name in names:
-            for first in range(0, options.partitions, AT_ONCE):
-                numbers = range(first, min(first + AT_ONCE, options.partitions))
-                while any(ends(peer, name, numbers)):
+            for first in range(0, options.partitions, CONCURRENT_REQUESTS):
+                numbers = range(first, min(first + CONCURRENT_REQUESTS, options.partitions))
+                while any(end_offset_errors(peer, name, numbers)):
                     time.sleep(0.1)
         print(f"all of them served after {time.perf_counter() - began:.2f} s")
         other.over = True
         other.join()
-        print(f"another client meanwhile: {other.told()}", flush=True)
+        print(f"another client meanwhile: {other.waits_text()}", flush=True)
         node.kill()
 
 

@@ -41,7 +41,7 @@ def data_files(node: OttlaProcess) -> int:
     return count
 
 
-class Fleet:
+class PartitionSet:
     """Many topics with many partitions each, and what was written to them."""
 
     def __init__(self, topics: int, partitions: int) -> None:
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--unflushed-mib", type=int, default=1024)
     options = parser.parse_args()
-    fleet = Fleet(options.topics, options.partitions)
+    fleet = PartitionSet(options.topics, options.partitions)
     total = options.topics * options.partitions
     with tempfile.TemporaryDirectory() as where:
         node = OttlaProcess(Path(where) / "data").start()

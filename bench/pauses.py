@@ -36,7 +36,7 @@ from compat_tests.cluster import free_port
 from compat_tests.raw import RawClient
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node
-from ottla.cli.serve import tidy
+from ottla.cli.serve import freeze_garbage_collector
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -48,12 +48,12 @@ from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.world.real_env import RealEnv
 
-PULSE_S = 0.001
+PROBE_INTERVAL_S = 0.001
 GOAL_MS = 50
 SNAPSHOT_EVERY_S = 30
 POSITIONS_BYTES = 100_000_000
 BATCHES = 20
-HOSTILE = 200_000
+MANY_ELEMENTS = 200_000
 SETTINGS = {
     "log.retention.check.interval.ms": "3000",
     "metadata.log.max.snapshot.interval.ms": str(SNAPSHOT_EVERY_S * 1000),
@@ -61,7 +61,7 @@ SETTINGS = {
 }
 
 
-class Watch(trio.abc.Instrument):
+class LoopStepTimer(trio.abc.Instrument):
     """Times every step of every task."""
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class Watch(trio.abc.Instrument):
     async def pulse(self) -> None:
         """Want a turn each millisecond."""
         while True:
-            due = time.perf_counter() + PULSE_S
-            await trio.sleep(PULSE_S)
+            due = time.perf_counter() + PROBE_INTERVAL_S
+            await trio.sleep(PROBE_INTERVAL_S)
             self.late_s = max(self.late_s, time.perf_counter() - due)
 
     def report(self) -> dict[str, Any]:
@@ -103,11 +103,11 @@ class Watch(trio.abc.Instrument):
         return out
 
 
-async def inside(directory: str, port: int, metrics_port: int, own: dict[str, str]) -> None:
+async def run_child(directory: str, port: int, metrics_port: int, own: dict[str, str]) -> None:
     """The child: a node, and answers to what is asked on standard input."""
-    watch = Watch()
+    watch = LoopStepTimer()
     settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS, **own}
-    node = Node(RealEnv(), NodeConfig(settings, directory, port=port), tidy)
+    node = Node(RealEnv(), NodeConfig(settings, directory, port=port), freeze_garbage_collector)
     stop = trio.Event()
     trio.lowlevel.add_instrument(watch)
 
@@ -129,7 +129,7 @@ async def inside(directory: str, port: int, metrics_port: int, own: dict[str, st
         nursery.cancel_scope.cancel()
 
 
-class Child:
+class NodeChildProcess:
     """The node under measurement."""
 
     def __init__(self, directory: Path, port: int | None = None, settings: dict[str, str] | None = None) -> None:
@@ -153,7 +153,7 @@ class Child:
         """The process id."""
         return self._process.pid
 
-    def ask(self, what: str = "report") -> dict[str, Any]:
+    def query(self, what: str = "report") -> dict[str, Any]:
         """What was seen since the last time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -165,7 +165,7 @@ class Child:
     def stop(self) -> float:
         """Stop cleanly; gives how long that took."""
         began = time.perf_counter()
-        self.ask("stop")
+        self.query("stop")
         self._process.wait(600)
         return time.perf_counter() - began
 
@@ -174,10 +174,10 @@ class Child:
         self._process.kill()
 
 
-class Scenes:
+class PauseScenarios:
     """What is done to the node."""
 
-    def __init__(self, child: Child, topics: int, partitions: int, where: Path) -> None:
+    def __init__(self, child: NodeChildProcess, topics: int, partitions: int, where: Path) -> None:
         self._child = child
         self._where = where
         self._admin = AdminClient(
@@ -283,9 +283,9 @@ class Scenes:
 
     def hostile(self) -> None:
         """Requests of very many small things: settings of topics that are none, positions nobody has committed."""
-        resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(HOSTILE)]
+        resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(MANY_ELEMENTS)]
         self._peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest(resources, True))
-        asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(HOSTILE)))])
+        asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))])
         self._peer.call(ApiKey.OFFSET_FETCH, 7, asked)
 
     def at_rest(self) -> None:
@@ -301,10 +301,10 @@ class Scenes:
 def measure(topics: int, partitions: int, where: Path) -> None:
     """Measure and print."""
     began = time.perf_counter()
-    child = Child(where)
+    child = NodeChildProcess(where)
     print(f"start: {time.perf_counter() - began:.2f} s", flush=True)
     try:
-        scenes = Scenes(child, topics, partitions, where)
+        scenes = PauseScenarios(child, topics, partitions, where)
         rows: list[tuple[str, Callable[[], None]]] = [
             (f"{topics * partitions} partitions made", scenes.fill),
             ("at rest", scenes.at_rest),
@@ -324,25 +324,25 @@ def measure(topics: int, partitions: int, where: Path) -> None:
         ]
         print(f"{'milliseconds':32} {'held':>8} {'computed':>8} {'late':>8}  took  by")
         for name, scene in rows:
-            child.ask()
-            row(child, name, scene)
+            child.query()
+            measure_pause(child, name, scene)
         print(f"clean stop: {child.stop():.1f} s", flush=True)
         began = time.perf_counter()
-        child = Child(where)
+        child = NodeChildProcess(where)
         print(f"start with all of them: {time.perf_counter() - began:.1f} s", flush=True)
-        child.ask()
-        row(child, "100 MB of positions loaded", Scenes(child, topics, partitions, where).loaded)
+        child.query()
+        measure_pause(child, "100 MB of positions loaded", PauseScenarios(child, topics, partitions, where).loaded)
         child.stop()
     finally:
         child.kill()
 
 
-def row(child: Child, name: str, scene: Callable[[], None]) -> None:
+def measure_pause(child: NodeChildProcess, name: str, scene: Callable[[], None]) -> None:
     """Do something to the node, and print what that held up."""
     began = time.perf_counter()
     scene()
     took = time.perf_counter() - began
-    seen = child.ask()
+    seen = child.query()
     numbers = " ".join(f"{seen[x] * 1000:8.1f}" for x in ("held", "computed", "late"))
     print(f"{name:32} {numbers} {took:5.1f}  {seen['who']}", flush=True)
 
@@ -350,7 +350,7 @@ def row(child: Child, name: str, scene: Callable[[], None]) -> None:
 def main() -> None:
     """Be the child, or measure one."""
     if sys.argv[1:2] == ["--inside"]:
-        trio.run(inside, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
+        trio.run(run_child, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
         return
     parser = argparse.ArgumentParser("bench.pauses")
     parser.add_argument("--topics", type=int, default=20)
@@ -361,7 +361,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="with --arrays: beginning of an API's name")
     options = parser.parse_args()
     if options.arrays:
-        arrays.measure(Child, options.elements, options.names, options.kind or arrays.KINDS)
+        arrays.measure_arrays(NodeChildProcess, options.elements, options.names, options.kind or arrays.KINDS)
         return
     with tempfile.TemporaryDirectory() as where:
         measure(options.topics, options.partitions, Path(where) / "data")

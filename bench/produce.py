@@ -16,12 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Round(NamedTuple):
+class ProduceRound(NamedTuple):
     """One run of the load tool."""
 
     records_a_second: float
@@ -42,7 +42,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
-def load(node: Process, records: int, size: int, *more: str) -> Round:
+def run_load_tool(node: NodeProcess, records: int, size: int, *more: str) -> ProduceRound:
     """Run the tool once; ``more``: what else it is told."""
     before, tool = cpu_s(node.pid), children_cpu_s()
     text = java_tool(
@@ -56,7 +56,7 @@ def load(node: Process, records: int, size: int, *more: str) -> Round:
     p99 = re.search(r"(\d+) ms 99th", last)
     assert rate is not None, last
     assert p99 is not None, last
-    return Round(float(rate[1]), cpu_s(node.pid) - before, float(p99[1]), children_cpu_s() - tool)
+    return ProduceRound(float(rate[1]), cpu_s(node.pid) - before, float(p99[1]), children_cpu_s() - tool)
 
 
 def main() -> None:
@@ -66,9 +66,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
-    rounds: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    rounds: dict[str, list[ProduceRound]] = {"kafka": [], "ottla": []}
     with tempfile.TemporaryDirectory() as where:
-        nodes: dict[str, Process] = {
+        nodes: dict[str, NodeProcess] = {
             "kafka": KafkaProcess(Path(where) / "kafka"),
             "ottla": OttlaProcess(Path(where) / "ottla"),
         }
@@ -77,7 +77,7 @@ def main() -> None:
                 if number == 0:
                     node.start()
                     java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
-                one = load(node, options.records, options.size)
+                one = run_load_tool(node, options.records, options.size)
                 rate = f"{one.records_a_second:9,.0f}/s, cpu {one.broker_cpu_s:.2f} s, p99 {one.p99_ms:.0f} ms"
                 rate += f", tool {one.tool_cpu_s:.2f} s"
                 print(f"{name:6} round {number}: {rate}", flush=True)

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.builds import Build, ask, fetch_frame, produce_frame
-from bench.produce import cpu_s, load
-from compat_tests.cluster import Process, free_port, java_tool
-from compat_tests.test_security import Files, Secured, SecuredKafka, add_alice, login
+from bench.builds import BuildUnderTest, fetch_frame, measure_requests, produce_frame
+from bench.produce import cpu_s, run_load_tool
+from compat_tests.cluster import NodeProcess, free_port, java_tool
+from compat_tests.test_security import SecuredKafka, SecuredOttla, SecurityFiles, add_alice, login
 
 SIZE_BYTES = 1000
 RULES = 500
@@ -28,22 +28,22 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 Figures = dict[str, dict[str, list[float]]]
 
 
-def note(figures: Figures, what: str, name: str, value: float) -> None:
+def add_figure(figures: Figures, what: str, name: str, value: float) -> None:
     """Keep one number."""
     figures.setdefault(what, {}).setdefault(name, []).append(value)
 
 
-def told(figures: Figures, first: str, second: str) -> None:
+def print_medians(figures: Figures, first: str, second: str) -> None:
     """Print medians, and what the second is to the first."""
     for what, values in figures.items():
         one, other = (statistics.median(values[name]) for name in (first, second))
         print(f"{what:36} {first} {one:12,.2f}   {second} {other:12,.2f}   ratio {other / one:.3f}")
 
 
-class Tools:
+class SecureLoadTools:
     """Kafka's load tools, logged in at one node."""
 
-    def __init__(self, node: Process, port: int, settings: Path) -> None:
+    def __init__(self, node: NodeProcess, port: int, settings: Path) -> None:
         self._node, self._settings = node, settings
         self._where = ("--bootstrap-server", f"localhost:{port}", "--topic", "secured")
 
@@ -71,11 +71,11 @@ class Tools:
         return float(row[-1]), (cpu_s(self._node.pid) - before) / float(row[4]) * 1e6
 
 
-def beside_kafka(records: int, rounds: int, where: Path) -> None:
+def compare_with_kafka(records: int, rounds: int, where: Path) -> None:
     """TLS and a login, at both in turn."""
-    files = Files(where)
+    files = SecurityFiles(where)
     figures: Figures = {}
-    nodes = {"kafka": SecuredKafka(files, where / "k" / "data"), "ottla": Secured(files, where / "o" / "data")}
+    nodes = {"kafka": SecuredKafka(files, where / "k" / "data"), "ottla": SecuredOttla(files, where / "o" / "data")}
     tools = {}
     for name, node in nodes.items():
         node.start()
@@ -84,7 +84,7 @@ def beside_kafka(records: int, rounds: int, where: Path) -> None:
         own = login(files, LISTENER, "SCRAM-SHA-512")
         settings = where / f"{name}.client"
         settings.write_text("".join(f"{k}={v}\n" for k, v in own.items() if k not in ("host", "listener")))
-        tools[name] = Tools(node, node.ports[LISTENER], settings)
+        tools[name] = SecureLoadTools(node, node.ports[LISTENER], settings)
     for number in range(-1, rounds):
         for name, tool in tools.items():
             work: dict[str, Callable[[int], tuple[float, float]]] = {"produce": tool.produce, "consume": tool.consume}
@@ -92,14 +92,14 @@ def beside_kafka(records: int, rounds: int, where: Path) -> None:
                 rate, cost = run(records)
                 print(f"{name} round {number}: {kind} {rate:,.0f} records/s, {cost:.2f} s of CPU a million", flush=True)
                 if number >= 0:
-                    note(figures, f"{kind}: records/s", name, rate)
-                    note(figures, f"{kind}: s of CPU a million", name, cost)
+                    add_figure(figures, f"{kind}: records/s", name, rate)
+                    add_figure(figures, f"{kind}: s of CPU a million", name, cost)
     for node in nodes.values():
         node.stop()
-    told(figures, "kafka", "ottla")
+    print_medians(figures, "kafka", "ottla")
 
 
-class Checked(Build):
+class AuthorizedBuild(BuildUnderTest):
     """A node of this tree with rules and quotas."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -126,7 +126,7 @@ class Checked(Build):
         *tree, _ottla, _serve = super().command()[:4]
         return [*tree, _ottla, _serve, "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
-    def govern(self) -> None:
+    def add_rules_and_quotas(self) -> None:
         """Topics, rules for everybody and for others, and quotas that nobody reaches."""
         who = ("--bootstrap-server", self.admin, "--command-config", str(self._settings))
         for topic in ("small", "load"):
@@ -144,31 +144,31 @@ class Checked(Build):
         )
 
 
-def beside_our_own(requests: int, records: int, rounds: int, where: Path) -> None:
+def compare_with_unsecured(requests: int, records: int, rounds: int, where: Path) -> None:
     """Rules and quotas, and neither, in turn."""
     figures: Figures = {}
-    checked = Checked(where / "c" / "data")
-    plain = Build(Path(__file__).resolve().parent.parent, where / "p" / "data")
-    nodes: dict[str, Build] = {"plain": plain, "checked": checked}
+    checked = AuthorizedBuild(where / "c" / "data")
+    plain = BuildUnderTest(Path(__file__).resolve().parent.parent, where / "p" / "data")
+    nodes: dict[str, BuildUnderTest] = {"plain": plain, "checked": checked}
     for node in nodes.values():
         node.start()
     for topic in ("small", "load"):
         java_tool("TopicCommand", "--bootstrap-server", plain.bootstrap, "--create", "--topic", topic)
-    checked.govern()
+    checked.add_rules_and_quotas()
     kinds: dict[str, Callable[[], bytes]] = {"produce": produce_frame, "fetch": fetch_frame}
     for number in range(-1, rounds):
         for name, node in nodes.items():
             for kind, frame in kinds.items():
-                cost, rate = ask(node, frame(), requests)
+                cost, rate = measure_requests(node, frame(), requests)
                 if number >= 0:
-                    note(figures, f"{kind}: us of CPU a request", name, cost)
-                    note(figures, f"{kind}: requests/s", name, rate)
-            done = load(node, records, SIZE_BYTES)
+                    add_figure(figures, f"{kind}: us of CPU a request", name, cost)
+                    add_figure(figures, f"{kind}: requests/s", name, rate)
+            done = run_load_tool(node, records, SIZE_BYTES)
             if number >= 0:
-                note(figures, "load tool: s of CPU", name, done.broker_cpu_s)
+                add_figure(figures, "load tool: s of CPU", name, done.broker_cpu_s)
     for node in nodes.values():
         node.stop()
-    told(figures, "plain", "checked")
+    print_medians(figures, "plain", "checked")
 
 
 def main() -> None:
@@ -184,9 +184,9 @@ def main() -> None:
         for part in "kocp":
             (where / part).mkdir()
         if options.checked:
-            beside_our_own(options.requests, options.records, options.rounds, where)
+            compare_with_unsecured(options.requests, options.records, options.rounds, where)
         else:
-            beside_kafka(options.records, options.rounds, where)
+            compare_with_kafka(options.records, options.rounds, where)
 
 
 if __name__ == "__main__":

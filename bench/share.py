@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import cpu_s
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.cluster import OTTLA, KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 GROUP, TOPIC = "sharers", "load"
-ALONE = {f"share_coordinator_state_topic_{what}": "1" for what in ("replication_factor", "min_isr")}
+SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{what}": "1" for what in ("replication_factor", "min_isr")}
 
 
-class Round(NamedTuple):
+class ShareRound(NamedTuple):
     """One run of the load tool."""
 
     records_a_second: float
     broker_cpu_s: float
 
 
-def fill(node: Process, records: int, size: int, partitions: int) -> None:
+def fill(node: NodeProcess, records: int, size: int, partitions: int) -> None:
     """Make the topic, fill it, and have the group begin at its beginning."""
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("TopicCommand", *at, "--create", "--topic", TOPIC, "--partitions", str(partitions))
@@ -42,7 +42,7 @@ def fill(node: Process, records: int, size: int, partitions: int) -> None:
     )
 
 
-def set_back(node: Process) -> None:
+def reset_group(node: NodeProcess) -> None:
     """Nobody is in the group any more: all of it lies before it again."""
     command = [OTTLA, "group", "reset", GROUP, "--to-earliest", "--execute", "-b", node.bootstrap]
     deadline = time.monotonic() + 60
@@ -51,7 +51,7 @@ def set_back(node: Process) -> None:
         time.sleep(0.5)
 
 
-def load(node: Process, records: int, consumers: int) -> Round:
+def run_load_tool(node: NodeProcess, records: int, consumers: int) -> ShareRound:
     """Run the tool once."""
     before = cpu_s(node.pid)
     text = java_tool(
@@ -62,7 +62,7 @@ def load(node: Process, records: int, consumers: int) -> Round:
     )
     last = text.strip().splitlines()[-1].split(", ")
     assert "WARNING" not in text, text
-    return Round(float(last[4]), cpu_s(node.pid) - before)
+    return ShareRound(float(last[4]), cpu_s(node.pid) - before)
 
 
 def main() -> None:
@@ -76,8 +76,8 @@ def main() -> None:
     parser.add_argument("--only", choices=["kafka", "ottla"], help="without the other")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as where:
-        nodes: dict[str, Process] = {
-            "kafka": KafkaProcess(Path(where) / "kafka", None, **ALONE),
+        nodes: dict[str, NodeProcess] = {
+            "kafka": KafkaProcess(Path(where) / "kafka", None, **SINGLE_REPLICA_SETTINGS),
             "ottla": OttlaProcess(Path(where) / "ottla"),
         }
         nodes = {name: node for name, node in nodes.items() if options.only in (None, name)}
@@ -85,25 +85,25 @@ def main() -> None:
             node.start()
             fill(node, options.records, options.size, options.partitions)
         for consumers in options.consumers:
-            rounds: dict[str, list[Round]] = {name: [] for name in nodes}
+            rounds: dict[str, list[ShareRound]] = {name: [] for name in nodes}
             for number in range(options.rounds):
                 for name, node in nodes.items():
                     if number or consumers != options.consumers[0]:
-                        set_back(node)
-                    one = load(node, options.records, consumers)
+                        reset_group(node)
+                    one = run_load_tool(node, options.records, consumers)
                     rate = f"{one.records_a_second:9,.0f}/s, cpu {one.broker_cpu_s:.2f} s"
                     print(f"{name:6} {consumers} consumers, round {number}: {rate}", flush=True)
                     rounds[name] += [one] if number else []
             if len(nodes) > 1:
-                tell(consumers, rounds)
+                print_ratios(consumers, rounds)
         for node in nodes.values():
             node.stop()
 
 
-def tell(consumers: int, rounds: dict[str, list[Round]]) -> None:
+def print_ratios(consumers: int, rounds: dict[str, list[ShareRound]]) -> None:
     """The ratios of the medians."""
     parts = []
-    for field in Round._fields:
+    for field in ShareRound._fields:
         ours, theirs = (statistics.median(getattr(one, field) for one in rounds[name]) for name in ("ottla", "kafka"))
         parts.append(f"{field} {ours / theirs:.2f}")
     print(f"ottla / kafka, {consumers} consumers: {', '.join(parts)}", flush=True)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from bench.produce import cpu_s
 from bench.request_counts import CountingProxy
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_port
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, free_port
 from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -34,7 +34,7 @@ CREATED_WITHIN_S = 300.0
 """Kafka takes a minute and a half to create 2,000 logs on a busy machine."""
 
 
-class Read(NamedTuple):
+class SparkReadTimes(NamedTuple):
     """Times of a batch read."""
 
     wall_s: float
@@ -55,7 +55,7 @@ def write(client: RawClient, topic: str, partition: int) -> None:
         time.sleep(0.1)
 
 
-def fill(node: Process, topics: list[str], partitions: int, every: int) -> int:
+def fill(node: NodeProcess, topics: list[str], partitions: int, every: int) -> int:
     """Create the topics and write a record to each `every`-th partition; return the number of records."""
     client, written = RawClient(node.port), 0
     created = [ct.CreatableTopic(WARM, 1, 1), *(ct.CreatableTopic(topic, partitions, 1) for topic in topics)]
@@ -100,7 +100,7 @@ def spark_read(bootstrap: str, topics: str) -> None:
     session.stop()
 
 
-def read_once(node: Process, bootstrap: str, topics: list[str], records: int) -> Read:
+def read_once(node: NodeProcess, bootstrap: str, topics: list[str], records: int) -> SparkReadTimes:
     """Read all topics by a new process of Spark."""
     before = cpu_s(node.pid)
     command = [sys.executable, "-m", "bench.spark_read", "--read", bootstrap, "--topics", ",".join(topics)]
@@ -108,10 +108,10 @@ def read_once(node: Process, bootstrap: str, topics: list[str], records: int) ->
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.strip().splitlines()[-1])
     assert told["count"] == records, (told, records)
-    return Read(told["wall_s"], cpu_s(node.pid) - before, told["cpu_s"])
+    return SparkReadTimes(told["wall_s"], cpu_s(node.pid) - before, told["cpu_s"])
 
 
-def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, Process]:
+def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, NodeProcess]:
     """Return the two nodes; with `ports` each advertises the port of its proxy."""
     if ports is None:
         return {"kafka": KafkaProcess(where / "kafka"), "ottla": OttlaProcess(where / "ottla")}
@@ -123,12 +123,12 @@ def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, Process]:
     return {"kafka": kafka, "ottla": OttlaProcess(where / "ottla", None, **advertised)}
 
 
-def measure(options: argparse.Namespace, where: Path) -> dict[str, list[Read]]:
+def measure(options: argparse.Namespace, where: Path) -> dict[str, list[SparkReadTimes]]:
     """Read from both in turn."""
     topics = [f"many-{number}" for number in range(options.number_of_topics)]
     ports = {name: free_port() for name in ("kafka", "ottla")} if options.requests else None
     nodes = nodes_of(where, ports)
-    reads: dict[str, list[Read]] = {name: [] for name in nodes}
+    reads: dict[str, list[SparkReadTimes]] = {name: [] for name in nodes}
     with nodes["kafka"], nodes["ottla"]:
         records = {name: fill(node, topics, options.partitions, options.every) for name, node in nodes.items()}
         for number in range(options.rounds):

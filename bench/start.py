@@ -1,6 +1,6 @@
 """How long from ``ottla serve`` on an empty directory to the first answered ApiVersions, and the memory when idle.
 
-``--secure``: how long ``ottla serve --secure`` takes until it has said where clients' settings are, and until a
+``--measure_secure_start``: how long ``ottla serve --measure_secure_start`` takes until it has said where clients' settings are, and until a
 producer of confluent-kafka with these settings has its first record acknowledged.
 
 With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round
@@ -26,7 +26,7 @@ from compat_tests.cluster import OTTLA, OttlaProcess
 ROUNDS = 15
 
 
-def secure() -> None:
+def measure_secure_start() -> None:
     """TLS and a login out of nothing, and a message."""
     ready, sent = [], []
     for _ in range(1 + ROUNDS):
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--secure", action="store_true")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if parser.parse_args().secure:
-        secure()
+        measure_secure_start()
         return
     times, memory = [], []
     for _ in range(1 + ROUNDS):

@@ -27,22 +27,22 @@ from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.world.tests.authority import Authority
+from ottla.world.tests.authority import CertificateAuthority
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT", "BOTH": "SASL_SSL", "CONTROLLER": "PLAINTEXT"}
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(60)
 TOKEN_BYTES, PIECE_BYTES = 500 << 10, 1 << 10
-EVERY_S, PULSE_S = 1.0, 0.005
+STEP_INTERVAL_S, WRITE_INTERVAL_S = 1.0, 0.005
 
 
-class Guarded(OttlaProcess):
+class AuthenticatingNode(OttlaProcess):
     """A node with a listener that asks who comes, and one more that does so over TLS."""
 
     def __init__(self, where: Path) -> None:
         super().__init__(where / "data")
-        authority = Authority(where / "ca")
-        self.trusted = authority.trusted.location
+        authority = CertificateAuthority(where / "ca")
+        self.trusted = authority.truststore.location
         self.ports = {name: self.port if name == "PLAINTEXT" else free_port() for name in PROTOCOLS}
         self._file = where / "guarded.properties"
         self._file.write_text(
@@ -71,23 +71,23 @@ class Guarded(OttlaProcess):
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
-def trusting(trusted: str) -> ssl.SSLContext:
+def client_ssl_context(trusted: str) -> ssl.SSLContext:
     """A client's context."""
     return ssl.create_default_context(cafile=trusted)
 
 
-def known(node: Guarded, listener: str) -> RawClient:
+def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
     """A client that has logged in."""
     client = RawClient(node.ports[listener])
     if listener == "BOTH":
-        client.sock = trusting(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
+        client.sock = client_ssl_context(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
     client.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
     told = client.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"\0alice\0a-secret"))
     assert told.error_code == 0
     return client
 
 
-class Waits:
+class ClientLatency:
     """How long a client waits for each of its answers."""
 
     def __init__(self, client: RawClient) -> None:
@@ -100,19 +100,19 @@ class Waits:
             self._client.sock.sendall(self._frame)
             self._client.read()
             waits.append(time.perf_counter() - began)
-            time.sleep(PULSE_S)
+            time.sleep(WRITE_INTERVAL_S)
         waits.sort()
         return waits[int(len(waits) * 0.99)] * 1000, waits[len(waits) // 2] * 1000
 
 
-class Stranger:
+class HostileConnection:
     """A connection that means no good."""
 
     def __init__(self, port: int, kind: int, context: ssl.SSLContext | None) -> None:
         self._port, self._kind, self._context = port, kind, context
         self._sock: socket.socket | None = None
 
-    def come(self) -> None:
+    def connect(self) -> None:
         """Connect and say what comes first."""
         with suppress(OSError):
             sock = socket.create_connection(("127.0.0.1", self._port), 10)
@@ -126,10 +126,10 @@ class Stranger:
             sock.settimeout(0)
             self._sock = sock
 
-    def go_on(self) -> None:
+    def send_more(self) -> None:
         """Say more; come again where it was hung up on."""
         if self._sock is None:
-            self.come()
+            self.connect()
             return
         try:
             if self._kind == 2:
@@ -145,23 +145,23 @@ class Stranger:
 
 def attack(port: int, count: int, trusted: str) -> None:
     """Come, say so, and stay."""
-    context = trusting(trusted) if trusted else None
-    strangers = [Stranger(port, number % 3, context) for number in range(count)]
+    context = client_ssl_context(trusted) if trusted else None
+    strangers = [HostileConnection(port, number % 3, context) for number in range(count)]
     for stranger in strangers:
-        stranger.come()
+        stranger.connect()
     print("here", flush=True)
     while True:
         began = time.monotonic()
         for stranger in strangers:
-            stranger.go_on()
-        time.sleep(max(0.0, began + EVERY_S - time.monotonic()))
+            stranger.send_more()
+        time.sleep(max(0.0, began + STEP_INTERVAL_S - time.monotonic()))
 
 
-def measure(node: Guarded, listener: str, count: int, seconds: float) -> None:
+def measure(node: AuthenticatingNode, listener: str, count: int, seconds: float) -> None:
     """One listener's strangers."""
-    client = known(node, listener)
+    client = authenticated_client(node, listener)
     with client.sock:
-        waits = Waits(client)
+        waits = ClientLatency(client)
         waits.p99_ms(2)
         before = waits.p99_ms(seconds)
         node.forget_peak()
@@ -197,7 +197,7 @@ def main() -> None:
     if options.attack:
         attack(int(options.attack[0]), options.strangers, options.attack[1])
     for listener in ("LOGIN", "BOTH"):
-        with tempfile.TemporaryDirectory() as name, Guarded(Path(name)) as node:
+        with tempfile.TemporaryDirectory() as name, AuthenticatingNode(Path(name)) as node:
             maker = RawClient(node.port)
             maker.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("small", 1, 1)], 9_000))
             maker.close()

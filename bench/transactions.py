@@ -14,14 +14,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.produce import Round, load
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from bench.produce import ProduceRound, run_load_tool
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.jars import classpath
 
 PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java"
 
 
-class Commits(NamedTuple):
+class CommitLatencies(NamedTuple):
     """What transactions took, in milliseconds: the commit, and all of it."""
 
     commit_p50_ms: float
@@ -30,11 +30,11 @@ class Commits(NamedTuple):
     whole_p99_ms: float
 
 
-def commits(node: Process, count: int, records: int) -> Commits:
+def measure_commits(node: NodeProcess, count: int, records: int) -> CommitLatencies:
     """That many transactions, one after the other."""
     command = ["java", "-cp", classpath(), str(PROGRAM), node.bootstrap, "load", "commits", str(count), str(records)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Commits(*(int(word) / 1000 for word in done.stdout.split()))
+    return CommitLatencies(*(int(word) / 1000 for word in done.stdout.split()))
 
 
 def main() -> None:
@@ -47,11 +47,11 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=10, help="records in each of these")
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
-    loads: dict[str, list[Round]] = {"kafka": [], "ottla": []}
-    took: dict[str, list[Commits]] = {"kafka": [], "ottla": []}
+    loads: dict[str, list[ProduceRound]] = {"kafka": [], "ottla": []}
+    took: dict[str, list[CommitLatencies]] = {"kafka": [], "ottla": []}
     transactional = ("--transactional-id", "load", "--transaction-duration-ms", "100")
     with tempfile.TemporaryDirectory() as where:
-        nodes: dict[str, Process] = {
+        nodes: dict[str, NodeProcess] = {
             "kafka": KafkaProcess(Path(where) / "kafka"),
             "ottla": OttlaProcess(Path(where) / "ottla"),
         }
@@ -61,8 +61,8 @@ def main() -> None:
                     node.start()
                     create = ("--create", "--topic", "load", "--partitions", str(options.partitions))
                     java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, *create)
-                one = load(node, options.records, options.size, *transactional)
-                two = commits(node, options.commits, options.each)
+                one = run_load_tool(node, options.records, options.size, *transactional)
+                two = measure_commits(node, options.commits, options.each)
                 print(
                     f"{name:6} round {number}: {one.records_a_second:9,.0f}/s, p99 {one.p99_ms:.0f} ms, "
                     f"cpu {one.broker_cpu_s:.2f} s; commit {two.commit_p50_ms:.2f} ms, p99 {two.commit_p99_ms:.2f}; "
@@ -75,7 +75,7 @@ def main() -> None:
         for node in nodes.values():
             node.stop()
 
-    def ratio(of: dict[str, list[Round]] | dict[str, list[Commits]], field: str) -> float:
+    def ratio(of: dict[str, list[ProduceRound]] | dict[str, list[CommitLatencies]], field: str) -> float:
         ours, theirs = (statistics.median(getattr(x, field) for x in of[name]) for name in ("ottla", "kafka"))
         return float(ours / theirs)
 

@@ -37,7 +37,7 @@ from ottla.wire.schema import Message
 from ottla.world.env import SocketBuffers
 
 if TYPE_CHECKING:
-    from ottla.peers.access import Access
+    from ottla.peers.access import ConnectionSecurity
 
 # A node on its own: what Kafka's own sample server.properties sets for one.
 STANDALONE_DEFAULTS = {
@@ -90,7 +90,9 @@ class NodeConfig:
     """The data directory says that the quorum has other nodes, whatever the settings say."""
     credentials: tuple[Message, ...] = field(default=(), repr=False)
     """SCRAM credentials a new cluster has from the beginning."""
-    outbound_access: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
+    outbound_access: dict[tuple[str, str], ConnectionSecurity] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
     _standalone_defaults_cache: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _dynamic_config: DynamicBrokerConfig | None = field(default=None, init=False, repr=False, compare=False)

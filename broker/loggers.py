@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ottla.controller.java_values import parse_integer
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.logs import NAMES
+from ottla.world.logs import LOGGER_NAMES
 
 RESOURCE_BROKER_LOGGER = 8
 ROOT_LOGGER = "root"
@@ -44,7 +44,7 @@ class LoggerChange(Protocol):
 
 def get_logger_levels() -> dict[str, str]:
     """Return the level of each logger; of one that has none of its own, the level of its nearest ancestor."""
-    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*NAMES, ROOT_LOGGER)}
+    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*LOGGER_NAMES, ROOT_LOGGER)}
 
 
 def _logger(name: str) -> logging.Logger:
@@ -84,7 +84,7 @@ def check_logger_change(change: LoggerChange) -> None:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # a NullPointerException in Kafka
         text = f"{_OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
-    if change.name != ROOT_LOGGER and change.name not in NAMES:
+    if change.name != ROOT_LOGGER and change.name not in LOGGER_NAMES:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if operation == DELETE and change.name == ROOT_LOGGER:
         text = f"Removing the log level of the {ROOT_LOGGER} logger is not allowed"

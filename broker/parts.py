@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ottla.broker.telemetry.telemetry import ClientMetricsManager
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import TransactionVerifier
-    from ottla.peers.access import Access
+    from ottla.peers.access import ConnectionSecurity
 
 BackgroundTask = Callable[[], Awaitable[None]]
 
@@ -136,7 +136,7 @@ class BrokerComponents:
         self._connect_components(losses)
         self.services = self._services(fail)
 
-    def _controller_access(self) -> Access:
+    def _controller_access(self) -> ConnectionSecurity:
         """What the controllers' listener wants; asked when one is spoken to that is elsewhere."""
         from ottla.broker.auth.ways import controller_access
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.scram import DelegationTokenLookup
     from ottla.broker.server.admission import ConnectionLimiter
     from ottla.controller.delta import MetadataListener as Follower
-    from ottla.world.env import Listener
+    from ottla.world.env import StreamListener
 
 CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_creation_rate"
 """Settings that limit connections have the one in their names; quotas of addresses are called the other."""
@@ -141,7 +141,7 @@ def _limit_connections(
 
 
 def _reload_certificates(
-    config: NodeConfig, listeners: Mapping[str, Listener], followers: list[Follower], image: MetadataImage
+    config: NodeConfig, listeners: Mapping[str, StreamListener], followers: list[Follower], image: MetadataImage
 ) -> None:
     """Hear of other stores that are set for a listener with TLS; ``image``: what was set before this start."""
     secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from compat_tests.matrix import CLIENTS, NO, measure, table
+from compat_tests.matrix import CLIENTS, NO, format_table, measure_clients
 
 
 def main() -> int:
@@ -17,8 +17,8 @@ def main() -> int:
     chosen = tuple(c for c in CLIENTS if not options.client or c.name in options.client)
     if not chosen:
         parser.error(f"no such client; there are {', '.join(c.name for c in CLIENTS)}")
-    rows = measure(options.bootstrap, chosen)
-    print(table(rows))
+    rows = measure_clients(options.bootstrap, chosen)
+    print(format_table(rows))
     return int(any(not isinstance(cells, str) and NO in cells.values() for cells in rows.values()))
 
 

@@ -21,7 +21,7 @@ CLUSTER = (R.CLUSTER, "kafka-cluster")
 T, G, X = (R.TOPIC, "walk"), (R.GROUP, "walkers"), (R.TRANSACTIONAL_ID, "walking")
 NO_TOPIC, NEW_TOPIC = (R.TOPIC, "walks none"), (R.TOPIC, "walking-new")
 NO_GROUP, NEW_GROUP = (R.GROUP, "walkers none"), (R.GROUP, "walkers new")
-Need = tuple[AclOperation, tuple[ResourceType, str]]
+RequiredRight = tuple[AclOperation, tuple[ResourceType, str]]
 _NAMES = {
     "topic": "walk",
     "name": "walk",
@@ -39,14 +39,14 @@ _NAMES = {
 _NUMBERS = {"timeout_ms": 5000, "resource_type": 2, "timestamp": -1, "num_partitions": 1, "replication_factor": 1}
 
 
-class Asked(NamedTuple):
+class AclRequest(NamedTuple):
     """One request and what it needs; where there are several needs, each of them may be what is missing."""
 
-    what: str
+    label: str
     key: ApiKey
     version: int
     body: Message
-    needs: tuple[Need, ...]
+    required_rights: tuple[RequiredRight, ...]
 
 
 @cache
@@ -55,7 +55,7 @@ def _hints(cls: type[Struct]) -> dict[str, Any]:
     return {k: v for k, v in typing.get_type_hints(cls, vars(module)).items() if k in cls.__struct_fields__}
 
 
-def fill(cls: type[Struct], over: dict[str, Any]) -> Any:
+def fill_message(cls: type[Struct], over: dict[str, Any]) -> Any:
     """A message with one of everything it names; ``over``: fields that are otherwise, wherever they stand."""
     out = cls()
     for field, hint in _hints(cls).items():
@@ -69,7 +69,7 @@ def fill(cls: type[Struct], over: dict[str, Any]) -> Any:
         is_list = typing.get_origin(hint) is list or typing.get_origin(inner[0]) is list
         if isinstance(one, type) and issubclass(one, Struct):
             if is_list:
-                setattr(out, field, [fill(one, over)])
+                setattr(out, field, [fill_message(one, over)])
         elif one is str and field in _NAMES:
             setattr(out, field, [_NAMES[field]] if is_list else _NAMES[field])
         elif one is int and is_list:
@@ -79,9 +79,9 @@ def fill(cls: type[Struct], over: dict[str, Any]) -> Any:
     return out
 
 
-def _row(what: str, key: str, version: int, *needs: Need, **over: Any) -> Asked:
+def _row(what: str, key: str, version: int, *needs: RequiredRight, **over: Any) -> AclRequest:
     api = ApiKey[key]
-    return Asked(what, api, version, fill(request_class(api), over), needs)
+    return AclRequest(what, api, version, fill_message(request_class(api), over), needs)
 
 
 SEE, ACTION, ALTER, LOOK = (O.DESCRIBE, T), (O.CLUSTER_ACTION, CLUSTER), (O.ALTER, CLUSTER), (O.DESCRIBE, CLUSTER)
@@ -90,7 +90,7 @@ BITS = {"allow_auto_topic_creation": False, "include_topic_authorized_operations
 DRY = {"validate_only": True}
 
 
-def requests() -> list[Asked]:
+def acl_requests() -> list[AclRequest]:
     """Everything that is asked."""
     return [
         *_of_topics(),
@@ -103,7 +103,7 @@ def requests() -> list[Asked]:
     ]
 
 
-def _of_topics() -> list[Asked]:
+def _of_topics() -> list[AclRequest]:
     """About topics and their records."""
     return [
         _row("topic", "METADATA", 12, SEE, **BITS),
@@ -133,7 +133,7 @@ def _of_topics() -> list[Asked]:
     ]
 
 
-def _of_groups() -> list[Asked]:
+def _of_groups() -> list[AclRequest]:
     """About groups."""
     return [
         _row("find group", "FIND_COORDINATOR", 4, SEE_GROUP, coordinator_keys=["walkers"]),
@@ -161,7 +161,7 @@ def _of_groups() -> list[Asked]:
     ]
 
 
-def _of_producers() -> list[Asked]:
+def _of_producers() -> list[AclRequest]:
     """About producers and transactions."""
     return [
         _row("an id", "INIT_PRODUCER_ID", 4, (O.IDEMPOTENT_WRITE, CLUSTER), transactional_id=None),
@@ -175,7 +175,7 @@ def _of_producers() -> list[Asked]:
     ]
 
 
-def _of_rules_and_settings() -> list[Asked]:
+def _of_rules_and_settings() -> list[AclRequest]:
     """About rules and settings."""
     return [
         _row("rules", "DESCRIBE_ACLS", 2, LOOK, **_filter(7)),
@@ -213,7 +213,7 @@ def _of_rules_and_settings() -> list[Asked]:
     ]
 
 
-def _of_the_cluster() -> list[Asked]:
+def _of_the_cluster() -> list[AclRequest]:
     """About what there is, and about users."""
     return [
         _row("make", "CREATE_TOPICS", 7, (O.CREATE, NEW_TOPIC), **_new(), **DRY),
@@ -238,7 +238,7 @@ def _of_the_cluster() -> list[Asked]:
     ]
 
 
-def _of_transactions() -> list[Asked]:
+def _of_transactions() -> list[AclRequest]:
     """About what is done within a transaction."""
     return [
         _row("write in a transaction", "PRODUCE", 9, WRITE_AS, (O.WRITE, T), acks=-1, index=99, records=b""),
@@ -250,7 +250,7 @@ def _of_transactions() -> list[Asked]:
     ]
 
 
-def _of_sharing() -> list[Asked]:
+def _of_sharing() -> list[AclRequest]:
     """About share groups."""
     return [
         _row(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from compat_tests.acl_requests import Asked, fill, requests
-from compat_tests.raw import RawClient, until
+from compat_tests.acl_requests import AclRequest, acl_requests, fill_message
+from compat_tests.raw import RawClient, wait_until
 from ottla.controller.acl import AclOperation, ResourceType
-from ottla.tools.dump import plain
+from ottla.tools.dump import to_json_value
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import create_topics as ct
@@ -25,7 +25,7 @@ HOSTS = (OWNER, "0:0:0:0:0:0:0:1")
 """Of who may everything: Kafka's own processes speak to each other by either."""
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
-Rule = tuple[int, AclOperation, tuple[ResourceType, str], int, str, str]
+AclEntry = tuple[int, AclOperation, tuple[ResourceType, str], int, str, str]
 """Permission, operation, resource with its name, pattern, principal, host."""
 EVERYTHING = (R.CLUSTER, R.TOPIC, R.GROUP, R.TRANSACTIONAL_ID)
 IMPLIED = {
@@ -34,10 +34,10 @@ IMPLIED = {
 }
 
 
-def rules_for(asked: Asked) -> Iterator[tuple[str, list[Rule]]]:
+def acl_sets_for(asked: AclRequest) -> Iterator[tuple[str, list[AclEntry]]]:
     """Sets of rules a request is sent under, by name."""
-    for number, (operation, at) in enumerate(asked.needs):
-        others = [_rule(ALLOW, o, r) for n, (o, r) in enumerate(asked.needs) if n != number]
+    for number, (operation, at) in enumerate(asked.required_rights):
+        others = [_rule(ALLOW, o, r) for n, (o, r) in enumerate(asked.required_rights) if n != number]
         allow = _rule(ALLOW, operation, at)
         prefix = (at[0], at[1][:3])
         pre = f"{number}:" if number else ""
@@ -72,11 +72,11 @@ def _rule(
     pattern: int = LITERAL,
     principal: str = "User:ANONYMOUS",
     host: str = ASKER,
-) -> Rule:
+) -> AclEntry:
     return permission, operation, at, pattern, principal, host
 
 
-class Walk:
+class AclMatrixClient:
     """A node, who owns it and who asks."""
 
     def __init__(self, port: int) -> None:
@@ -84,7 +84,7 @@ class Walk:
         self._port = port
         self._asker = RawClient(port, source=ASKER)
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
         """Take the node over, and make what is asked about."""
         self._add([_rule(ALLOW, O.ALL, (r, _any(r)), host=h) for r in EVERYTHING for h in HOSTS])
         new = [ct.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
@@ -92,37 +92,39 @@ class Walk:
         assert not any(t.error_code for t in made.topics), made
         self._find(0, "walkers")
         self._find(1, "walking")
-        commit = next(a for a in requests() if a.what == "commit")
-        until(lambda: not self._owner.call(commit.key, commit.version, commit.body).topics[0].partitions[0].error_code)
-        begin = fill(request_class(ApiKey.INIT_PRODUCER_ID), {"transaction_timeout_ms": 60_000})
-        until(lambda: not self._owner.call(ApiKey.INIT_PRODUCER_ID, 4, begin).error_code)
+        commit = next(a for a in acl_requests() if a.label == "commit")
+        wait_until(
+            lambda: not self._owner.call(commit.key, commit.version, commit.body).topics[0].partitions[0].error_code
+        )
+        begin = fill_message(request_class(ApiKey.INIT_PRODUCER_ID), {"transaction_timeout_ms": 60_000})
+        wait_until(lambda: not self._owner.call(ApiKey.INIT_PRODUCER_ID, 4, begin).error_code)
 
     def _find(self, kind: int, name: str) -> None:
-        request = fill(request_class(ApiKey.FIND_COORDINATOR), {"key_type": kind, "coordinator_keys": [name]})
-        until(lambda: not self._owner.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
+        request = fill_message(request_class(ApiKey.FIND_COORDINATOR), {"key_type": kind, "coordinator_keys": [name]})
+        wait_until(lambda: not self._owner.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
 
-    def under(self, rules: list[Rule], asked: Asked) -> Any:
+    def call_under(self, rules: list[AclEntry], asked: AclRequest) -> Any:
         """What the asker is told under these rules."""
         self._drop()
         self._add(rules)
         try:
-            return told(plain(self._asker.call(asked.key, asked.version, asked.body)))
+            return authorization_outcome(to_json_value(self._asker.call(asked.key, asked.version, asked.body)))
         except (ConnectionError, TimeoutError) as error:
             self._asker = RawClient(self._port, source=ASKER)
             return type(error).__name__
 
-    def _add(self, rules: list[Rule]) -> None:
+    def _add(self, rules: list[AclEntry]) -> None:
         rows = [ca.AclCreation(r[0], r[1], pattern, who, host, o, p) for p, o, r, pattern, who, host in rules]
         answer = self._owner.call(ApiKey.CREATE_ACLS, 2, ca.CreateAclsRequest(rows))
         assert not any(row.error_code for row in answer.results), answer
-        self._seen(len({r for r in rules if r[5] not in HOSTS}))
+        self._wait_for_acls(len({r for r in rules if r[5] not in HOSTS}))
 
     def _drop(self) -> None:
         filters = [da.DeleteAclsFilter(1, None, 1, None, host, 1, 1) for host in (ASKER, "*", "127.0.0.3")]
         self._owner.call(ApiKey.DELETE_ACLS, 2, da.DeleteAclsRequest(filters))
-        self._seen(0)
+        self._wait_for_acls(0)
 
-    def _seen(self, count: int) -> None:
+    def _wait_for_acls(self, count: int) -> None:
         """Wait until the broker knows what the controller decided."""
         everything = ds.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 
@@ -130,14 +132,14 @@ class Walk:
             answer = self._owner.call(ApiKey.DESCRIBE_ACLS, 2, everything)
             return sum(a.host not in HOSTS for r in answer.resources for a in r.acls) == count
 
-        until(is_so, 0.003)
+        wait_until(is_so, 0.003)
 
 
 def _any(resource: ResourceType) -> str:
     return "kafka-cluster" if resource is R.CLUSTER else "*"
 
 
-KEPT = (
+COMPARED_FIELDS = (
     "error_code",
     "partition_error_code",
     "topic_config_error_code",
@@ -154,30 +156,36 @@ KEPT = (
 )
 
 
-def told(answer: Any) -> Any:
+def authorization_outcome(answer: Any) -> Any:
     """What rules decide of an answer."""
     if isinstance(answer, dict):
-        rows = {k: told(v) for k, v in answer.items() if k in KEPT or isinstance(v, (dict, list))}
+        rows = {
+            k: authorization_outcome(v)
+            for k, v in answer.items()
+            if k in COMPARED_FIELDS or isinstance(v, (dict, list))
+        }
         return {k: v for k, v in rows.items() if v not in ([], {}, None)}
     if isinstance(answer, list):
-        return sorted((row for x in answer if isinstance(x, dict) and (row := told(x))), key=repr)
+        return sorted((row for x in answer if isinstance(x, dict) and (row := authorization_outcome(x))), key=repr)
     return answer
 
 
-def walk(port: int, every: int = 1) -> dict[str, Any]:
+def run_matrix(port: int, every: int = 1) -> dict[str, Any]:
     """Every request under every set of rules: what was told, by name. ``every``: only one cell in so many."""
-    steps = Walk(port)
-    steps.begin()
-    cells = [(f"{asked.what}: {name}", rules, asked) for asked in requests() for name, rules in rules_for(asked)]
-    return {what: steps.under(rules, asked) for what, rules, asked in cells[::every]}
+    steps = AclMatrixClient(port)
+    steps.prepare()
+    cells = [
+        (f"{asked.label}: {name}", rules, asked) for asked in acl_requests() for name, rules in acl_sets_for(asked)
+    ]
+    return {what: steps.call_under(rules, asked) for what, rules, asked in cells[::every]}
 
 
-def walk_as_super_user(port: int) -> dict[str, Any]:
+def run_matrix_as_super_user(port: int) -> dict[str, Any]:
     """Every request of somebody who may everything, with rules that deny it all."""
-    steps = Walk(port)
-    steps.begin()
+    steps = AclMatrixClient(port)
+    steps.prepare()
     out = {}
-    for asked in requests():
-        rules = [_rule(DENY, O.ALL, at) for at in dict.fromkeys(at for _, at in asked.needs)]
-        out[f"{asked.what}: super user"] = steps.under(rules, asked)
+    for asked in acl_requests():
+        rules = [_rule(DENY, O.ALL, at) for at in dict.fromkeys(at for _, at in asked.required_rights)]
+        out[f"{asked.label}: super user"] = steps.call_under(rules, asked)
     return out

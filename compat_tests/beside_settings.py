@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat_tests.drawn_settings import BASE, Drawn, decoded, key_of
+from compat_tests.drawn_settings import BASE_SETTINGS, RandomSettings, config_key, decode_text
 from ottla.broker.addresses import STANDARD_AUTHORIZER, ConfigException
 from ottla.broker.start_checks import check_startup_values
 from ottla.cli.settings import configure
@@ -13,12 +13,12 @@ from ottla.controller.config_values import canonical_value
 from ottla.controller.known_classes import STARTUP_CLASSES_BY_KEY
 from ottla.wire.errors import ProtocolError
 
-STARTS_ALONE = "inter.broker.listener.name must be a listener name defined in advertised.listeners"
+SINGLE_NODE_MESSAGE = "inter.broker.listener.name must be a listener name defined in advertised.listeners"
 """Without a listener called PLAINTEXT, and without a setting that names another one, Kafka does not start."""
 INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
 
 
-def ours(drawn: Drawn) -> str | list[str]:
+def parse_with_ottla(drawn: RandomSettings) -> str | list[str]:
     """The parsed values, or the message of the refusal."""
     try:
         if drawn.kind == "broker":
@@ -27,26 +27,26 @@ def ours(drawn: Drawn) -> str | list[str]:
             configure(values)
         else:
             for name, value in drawn.settings.items():
-                wrong = check_value(key_of(drawn.kind, name), value)
+                wrong = check_value(config_key(drawn.kind, name), value)
                 if wrong is not None:
                     return wrong
             if drawn.kind == "topic":
-                check_topic(drawn.settings, BASE, {})
+                check_topic(drawn.settings, BASE_SETTINGS, {})
             else:
-                check_group(drawn.settings, BASE)
+                check_group(drawn.settings, BASE_SETTINGS)
     except ConfigException as error:
         return str(error)
     except ProtocolError as error:
         return error.message or ""
-    return [canonical_value(key_of(drawn.kind, name), value) for name, value in drawn.settings.items()]
+    return [canonical_value(config_key(drawn.kind, name), value) for name, value in drawn.settings.items()]
 
 
-def differs(drawn: Drawn, mine: str | list[str], theirs: str) -> bool:
+def is_different(drawn: RandomSettings, mine: str | list[str], theirs: str) -> bool:
     """Whether Kafka accepts what Ottla refuses, the other way round, or reads another value."""
     verdict, _, rest = theirs.partition(" ")
     if verdict == "no":
         return not isinstance(mine, str)
-    return mine != [decoded(x) for x in rest.split(" ")]
+    return mine != [decode_text(x) for x in rest.split(" ")]
 
 
 def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
@@ -55,7 +55,7 @@ def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
     Most of them are resolved after ``KafkaConfig`` was made, so Kafka does not start with them, either: real starts
     show that (`compat_tests.started_settings`).
     """
-    key = key_of(kind, name)
+    key = config_key(kind, name)
     if name in (*STARTUP_CLASSES_BY_KEY, "metrics.recording.level"):
         try:
             check_classes({name: value})
@@ -76,11 +76,11 @@ def is_accepted_by_ottla_alone(kind: str, name: str, value: str) -> bool:
     return (
         (name in ("listeners", "advertised.listeners") and "://" not in value)
         or (name == "controller.quorum.voters" and value.strip() == "")
-        or (key_of(kind, name).type == "CLASS" and "oauthbearer.secured." in value)
+        or (config_key(kind, name).type == "CLASS" and "oauthbearer.secured." in value)
     )
 
 
-def without_listed(drawn: Drawn) -> Drawn:
+def without_documented_differences(drawn: RandomSettings) -> RandomSettings:
     """Return the settings without those whose values the limitations list."""
     rest = {
         name: value
@@ -88,15 +88,21 @@ def without_listed(drawn: Drawn) -> Drawn:
         if not is_refused_by_ottla_alone(drawn.kind, name, value)
         and not is_accepted_by_ottla_alone(drawn.kind, name, value)
     }
-    given = {name: value for name, value in BASE.items() if name not in rest} if drawn.kind == "broker" else BASE
+    given = (
+        {name: value for name, value in BASE_SETTINGS.items() if name not in rest}
+        if drawn.kind == "broker"
+        else BASE_SETTINGS
+    )
     return drawn if len(rest) == len(drawn.settings) else drawn._replace(broker=given, settings=rest)
 
 
-def is_listed(drawn: Drawn, mine: str | list[str], theirs: str) -> bool:
+def is_documented_difference(drawn: RandomSettings, mine: str | list[str], theirs: str) -> bool:
     """Return whether a difference is one of the documented ones; the other settings are compared by themselves."""
     alone = is_refused_by_ottla_alone if isinstance(mine, str) else is_accepted_by_ottla_alone
     if any(alone(drawn.kind, name, value) for name, value in drawn.settings.items()):
         return True
     if isinstance(mine, str):
         return mine.startswith("ssl.keystore.location: listener ")
-    return STARTS_ALONE in (decoded(theirs.partition(" ")[2]) or "") and drawn.settings.keys().isdisjoint(INTER_BROKER)
+    return SINGLE_NODE_MESSAGE in (decode_text(theirs.partition(" ")[2]) or "") and drawn.settings.keys().isdisjoint(
+        INTER_BROKER
+    )

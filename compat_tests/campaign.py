@@ -10,27 +10,27 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.test_mixed import partitions
-from compat_tests.test_three_nodes import WITHIN_S, make_topic, until
-from compat_tests.writers import KINDS, PARTITIONS, Producing
+from compat_tests.test_three_nodes import WITHIN_S, make_topic, wait_for
+from compat_tests.writers import PARTITIONS, PRODUCER_CLASSES, StockProducer
 
 
-class Gaps:
+class WriteGaps:
     """For how long each producer could not write to the partitions whose leader went."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], list[float]] = {}
+        self.gaps_by_producer: dict[tuple[str, str], list[float]] = {}
 
-    def note(self, what: str, writers: list[Producing], led: dict[str, list[int]], since_s: float) -> None:
+    def add(self, what: str, writers: list[StockProducer], led: dict[str, list[int]], since_s: float) -> None:
         """What a victim led, and when it went."""
         until_s = time.monotonic()
         for writer in writers:
             for partition in led[writer.topic]:
-                gap = writer.worst_gap(partition, since_s, until_s)
-                self.rows.setdefault((what, writer.name), []).append(gap)
+                gap = writer.max_gap_s(partition, since_s, until_s)
+                self.gaps_by_producer.setdefault((what, writer.name), []).append(gap)
 
-    def show(self) -> None:
+    def print_summary(self) -> None:
         """A line for each kind."""
-        for (what, name), gaps in self.rows.items():
+        for (what, name), gaps in self.gaps_by_producer.items():
             gaps.sort()
             middle = statistics.median(gaps)
             print(f"{what:12} {name:16} {len(gaps):4} gaps, median {middle:.2f} s, worst {gaps[-1]:.2f} s")
@@ -53,7 +53,7 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
     return out
 
 
-def check(writer: Producing) -> None:
+def verify_acknowledged(writer: StockProducer) -> None:
     """Everything that was acknowledged lies where its producer was told, once, and in the order it was sent."""
     assert writer.refused == []
     found = read_all(writer.bootstrap, writer.topic)
@@ -68,7 +68,7 @@ def check(writer: Producing) -> None:
         assert (ack.partition, ack.offset) in ((partition, offset), (partition, None)), f"{writer.name}: {ack}"
 
 
-def all_go_on(writers: list[Producing], since_s: float) -> bool:
+def have_all_progressed(writers: list[StockProducer], since_s: float) -> bool:
     """Whether every partition of everybody has taken something that was not sent before."""
     return all(
         sum(ack.partition == number and ack.at_s > since_s for ack in writer.acks[-1000:]) > 5
@@ -78,26 +78,26 @@ def all_go_on(writers: list[Producing], since_s: float) -> bool:
 
 
 @contextlib.contextmanager
-def writing(bootstrap: str, request_timeout_ms: int = 30_000) -> Iterator[list[Producing]]:
+def running_producers(bootstrap: str, request_timeout_ms: int = 30_000) -> Iterator[list[StockProducer]]:
     """A producer of each kind at work, with a topic of its own; at the end what each wrote is held against its log."""
-    writers: list[Producing] = []
-    for kind in KINDS:
+    writers: list[StockProducer] = []
+    for kind in PRODUCER_CLASSES:
         topic = f"by-{kind.name.lower()}"
         make_topic(bootstrap, topic, PARTITIONS)
         writers.append(kind(bootstrap, topic, request_timeout_ms))
     for writer in writers:
         writer.start()
     try:
-        until(lambda: all_go_on(writers, 0))
+        wait_for(lambda: have_all_progressed(writers, 0))
         yield writers
         ended = time.monotonic()
-        until(lambda: all_go_on(writers, ended))
+        wait_for(lambda: have_all_progressed(writers, ended))
     finally:
         for writer in writers:
             writer.stop()
     for writer in writers:  # who was cut off believes for a while that it leads, and has less to be read
-        until(lambda writer=writer: _agree(bootstrap, writer.topic))
-        check(writer)
+        wait_for(lambda writer=writer: _agree(bootstrap, writer.topic))
+        verify_acknowledged(writer)
 
 
 def _agree(bootstrap: str, topic: str) -> bool:

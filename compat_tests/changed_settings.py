@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any, NamedTuple
 
-from compat_tests.drawn_settings import RELATED, TABLES, Draws, key_of, values_of
+from compat_tests.drawn_settings import RELATED, TABLES, RandomSettingsGenerator, candidate_values, config_key
 from compat_tests.raw import RawClient
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS
@@ -17,11 +17,11 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.schema import Message
 
-PATIENCE_S = 3.0
+TIMEOUT_S = 3.0
 """A broker applies a change some time after the controller has stored it."""
 
 
-class Step(NamedTuple):
+class ConfigChange(NamedTuple):
     """A change of one or two settings of a resource."""
 
     resource_type: int
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-KEPT_ALIVE = (
+UNCHANGEABLE_PREFIXES = (
     "listeners",
     "connection",
     "listener.security.protocol.map",
@@ -59,9 +59,11 @@ ELEMENTS = (
 )
 
 
-def steps_of(rng: random.Random, count: int) -> list[Step]:
+def generate_changes(rng: random.Random, count: int) -> list[ConfigChange]:
     """Drawn changes of settings of a topic, a group, a client-metrics subscription, this broker and all brokers."""
-    dynamic = [n for n, k in BROKER_KEYS.items() if k.is_dynamic and not any(word in n for word in KEPT_ALIVE)]
+    dynamic = [
+        n for n, k in BROKER_KEYS.items() if k.is_dynamic and not any(word in n for word in UNCHANGEABLE_PREFIXES)
+    ]
     fixed = [n for n, k in BROKER_KEYS.items() if not k.is_dynamic and k.default != "<required>"]
     places: tuple[tuple[int, str, str, list[str]], ...] = (
         (2, "t", "topic", list(TABLES["topic"])),
@@ -73,36 +75,40 @@ def steps_of(rng: random.Random, count: int) -> list[Step]:
     out = []
     for number in range(count):
         resource_type, resource_name, kind, names = rng.choice(places) if number % 3 else places[number // 3 % 4]
-        lists = [n for n in names if key_of(kind, n).type == "LIST"]
+        lists = [n for n in names if config_key(kind, n).type == "LIST"]
         if lists and rng.random() < 0.3:
             name = rng.choice(lists)
             out.append(
-                Step(resource_type, resource_name, ((name, rng.choice((SET, APPEND, SUBTRACT)), rng.choice(ELEMENTS)),))
+                ConfigChange(
+                    resource_type, resource_name, ((name, rng.choice((SET, APPEND, SUBTRACT)), rng.choice(ELEMENTS)),)
+                )
             )
         elif rng.random() < 0.1:
             name = rng.choice(names)
             operation = rng.choice((DELETE, APPEND, SUBTRACT, SET))
-            out.append(Step(resource_type, resource_name, ((name, operation, rng.choice((None, "1", "x"))),)))
+            out.append(ConfigChange(resource_type, resource_name, ((name, operation, rng.choice((None, "1", "x"))),)))
         else:
             related = [r for r in RELATED if all(n in names for n in r)]
             pair = rng.choice(related) if related and rng.random() < 0.2 else (rng.choice(names),)
             chosen = rng.sample(pair, min(2, len(pair)))
-            likely = Draws(rng.randrange(1 << 30)).likely
+            likely = RandomSettingsGenerator(rng.randrange(1 << 30)).likely_value
             is_likely = rng.random() < 0.6
-            values = [likely(kind, n) if is_likely else rng.choice(values_of(key_of(kind, n))) for n in chosen]
+            values = [
+                likely(kind, n) if is_likely else rng.choice(candidate_values(config_key(kind, n))) for n in chosen
+            ]
             changes = tuple((n, SET, value) for n, value in zip(chosen, values, strict=True))
-            out.append(Step(resource_type, resource_name, changes))
+            out.append(ConfigChange(resource_type, resource_name, changes))
     return out
 
 
-def created_of(rng: random.Random, count: int) -> list[tuple[str, str]]:
+def generate_topic_configs(rng: random.Random, count: int) -> list[tuple[str, str]]:
     """Drawn values of the LIST settings of a topic that is to be created."""
-    lists = [name for name in TABLES["topic"] if key_of("topic", name).type == "LIST"]
-    every = [(name, value) for name in lists for value in (*ELEMENTS, *values_of(key_of("topic", name)))]
+    lists = [name for name in TABLES["topic"] if config_key("topic", name).type == "LIST"]
+    every = [(name, value) for name in lists for value in (*ELEMENTS, *candidate_values(config_key("topic", name)))]
     return rng.sample(every, min(count, len(every)))
 
 
-class Changed:
+class ConfigChangeClient:
     """One broker whose settings are changed."""
 
     def __init__(self, port: int) -> None:
@@ -127,15 +133,15 @@ class Changed:
         if made.error_code:
             return made.error_code, None, None
         answered = [(x.value, x.config_source) for x in made.configs or () if x.name == name]
-        step = Step(2, topic, ((name, SET, value),))
-        until = time.monotonic() + PATIENCE_S
-        while not (shown := self.shown(step)) and time.monotonic() < until:
+        step = ConfigChange(2, topic, ((name, SET, value),))
+        until = time.monotonic() + TIMEOUT_S
+        while not (shown := self.described_values(step)) and time.monotonic() < until:
             time.sleep(0.02)
         request = DeleteTopicsRequest(topics=[DeleteTopicState(topic)], timeout_ms=10_000)
         self._call(ApiKey.DELETE_TOPICS, 6, request)
         return 0, answered, shown
 
-    def alter(self, step: Step, *, validate_only: bool = False) -> tuple[int, str | None]:
+    def alter(self, step: ConfigChange, *, validate_only: bool = False) -> tuple[int, str | None]:
         """Change settings; return the error and its message."""
         changes = [ia.AlterableConfig(*change) for change in step.changes]
         resource = ia.AlterConfigsResource(step.resource_type, step.resource_name, changes)
@@ -143,26 +149,28 @@ class Changed:
         (row,) = self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
         return row.error_code, row.error_message
 
-    def shown(self, step: Step) -> dict[str, Any]:
+    def described_values(self, step: ConfigChange) -> dict[str, Any]:
         """Return the values of the changed settings as they are described."""
         names = [name for name, _, _ in step.changes]
         resource = dc.DescribeConfigsResource(step.resource_type, step.resource_name, names)
         (result,) = self._call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], True)).results
         return {row.name: (row.value, row.config_source) for row in result.configs}
 
-    def reset(self, step: Step) -> None:
+    def reset(self, step: ConfigChange) -> None:
         """Delete the changed settings."""
         self.alter(step._replace(changes=tuple((name, DELETE, None) for name, _, _ in step.changes)))
 
 
-def compared(ours: Changed, kafka: Changed, step: Step) -> str | None:
+def find_difference(ours: ConfigChangeClient, kafka: ConfigChangeClient, step: ConfigChange) -> str | None:
     """Change both; return what differs."""
     mine, theirs = ours.alter(step), kafka.alter(step)
     if mine[0] != theirs[0]:
         return f"{step}: {mine}, Kafka: {theirs}"
     if mine[0]:
         return None
-    until = time.monotonic() + PATIENCE_S
-    while (shown := ours.shown(step)) != (expected := kafka.shown(step)) and time.monotonic() < until:
+    until = time.monotonic() + TIMEOUT_S
+    while (shown := ours.described_values(step)) != (
+        expected := kafka.described_values(step)
+    ) and time.monotonic() < until:
         time.sleep(0.02)
     return None if shown == expected else f"{step}: {shown}, Kafka: {expected}"

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from compat_tests.jars import CACHE, classpath, jars
-from compat_tests.shown import shown
+from compat_tests.shown import find_exposed_secrets
 from ottla import cluster
 from ottla.log.java_properties import dumps
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
-CHECKED = (sys.executable, str(Path(__file__).with_name("checked.py")))
+CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked.py")))
 """``ottla`` that checks the responses of its nodes."""
 PORTS = range(15_000, 32_000)
-KAFKAS_AT_ONCE = 2
+MAX_CONCURRENT_KAFKAS = 2
 """One for each test worker of CI. A Kafka process takes up to 1 GiB, so more of them wait for a slot."""
-READY_WITHIN_S = 180.0
+READY_TIMEOUT_S = 180.0
 """Three Kafkas beside a full test run take a minute; one that ends is not waited for."""
 
 
@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[int]:
     return cluster.free_ports("127.0.0.1", count, PORTS)
 
 
-class Process:
+class NodeProcess:
     """A node in a process of its own."""
 
     def __init__(self, data_dir: Path, port: int | None = None) -> None:
@@ -57,7 +57,7 @@ class Process:
         """Start, and wait until it answers ApiVersions."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log)
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.command()[0]} did not start:\n{self.log.read_text()[-4000:]}")
@@ -105,11 +105,11 @@ class Process:
             self.stop()
 
 
-class OttlaProcess(Process):
+class OttlaProcess(NodeProcess):
     """``ottla serve``."""
 
     program: Sequence[str] = (OTTLA,)
-    """The command in front of ``serve``: `CHECKED` in tests."""
+    """The command in front of ``serve``: `CHECKED_OTTLA_COMMAND` in tests."""
 
     def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
         super().__init__(data_dir, port)
@@ -126,15 +126,15 @@ class OttlaProcess(Process):
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        found = shown(self.command(), self.log) if not any(error) else []
+        found = find_exposed_secrets(self.command(), self.log) if not any(error) else []
         assert not found, f"secrets in {self.log}: {found}"
 
 
 def _wait_for_slot() -> IO[str]:
-    """Return an open file whose lock is one of ``KAFKAS_AT_ONCE`` slots; closing it frees the slot."""
+    """Return an open file whose lock is one of ``MAX_CONCURRENT_KAFKAS`` slots; closing it frees the slot."""
     CACHE.mkdir(exist_ok=True)
     while True:
-        for number in range(KAFKAS_AT_ONCE):
+        for number in range(MAX_CONCURRENT_KAFKAS):
             slot = (CACHE / f"kafka-slot-{number}.lock").open("w")
             try:
                 fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +150,7 @@ def _escaped(value: str) -> str:
     return re.sub("[^\0-~]", lambda found: dumps({"": found[0]}).strip()[1:], value)
 
 
-class KafkaProcess(Process):
+class KafkaProcess(NodeProcess):
     """Apache Kafka, one node, combined roles."""
 
     def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
@@ -184,7 +184,7 @@ class KafkaProcess(Process):
             )
 
     def start(self) -> Any:
-        """Start, once fewer than ``KAFKAS_AT_ONCE`` such processes of this checkout run."""
+        """Start, once fewer than ``MAX_CONCURRENT_KAFKAS`` such processes of this checkout run."""
         self._slot = _wait_for_slot()
         try:
             return super().start()

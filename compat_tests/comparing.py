@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from compat_tests.abuse import frames, outcome
-from compat_tests.conversation import conversation
-from compat_tests.scenarios import Told, tell
+from compat_tests.abuse import exchange, malformed_frames
+from compat_tests.conversation import run_session
+from compat_tests.scenarios import ScenarioAnswers, run_scenarios
 from ottla.broker.server.dispatch import BROKER_APIS
-from ottla.tools.dump import plain
+from ottla.tools.dump import to_json_value
 from ottla.wire.apis import ApiKey
 from ottla.wire.schema import Message
 
@@ -20,12 +20,12 @@ MAY_DIFFER += ("last_caught_up_timestamp",)
 NAMES = ("name", "group_id", "member_id", "api_key", "partition_index", "topic", "key", "resource_name", "topic_name")
 
 
-def in_order(value: Any) -> Any:
+def normalize_order(value: Any) -> Any:
     """Lists of things with names, by name: their order means nothing."""
     if isinstance(value, dict):
-        return {k: in_order(v) for k, v in value.items()}
+        return {k: normalize_order(v) for k, v in value.items()}
     if isinstance(value, list):
-        items = [in_order(v) for v in value]
+        items = [normalize_order(v) for v in value]
         if items and isinstance(items[0], dict):
             items.sort(key=lambda d: (str(d.get("resource_type")), str(next((d[n] for n in NAMES if n in d), ""))))
         return items
@@ -46,7 +46,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 def comparable(key: ApiKey, answer: Any) -> Any:
     """An answer as it must be on any node."""
-    out = in_order(plain(answer))
+    out = normalize_order(to_json_value(answer))
     if key is ApiKey.API_VERSIONS:
         # Kafka serves more APIs; each of ours must be there, with Kafka's range.
         out["api_keys"] = [k for k in out["api_keys"] if k["api_key"] in set(BROKER_APIS)]
@@ -65,39 +65,39 @@ def comparable(key: ApiKey, answer: Any) -> Any:
     return out
 
 
-Talk = list[tuple[ApiKey, int, Message, Any]]
-Abuse = dict[str, list[str]]
+ApiAnswers = list[tuple[ApiKey, int, Message, Any]]
+MalformedAnswers = dict[str, list[str]]
 
 
-class Everything(NamedTuple):
+class AllAnswers(NamedTuple):
     """What a node answered: to each API and version, to bytes that are no request, to stories of several steps."""
 
-    talk: Talk
-    abuse: Abuse
-    told: Told
+    api_answers: ApiAnswers
+    malformed_answers: MalformedAnswers
+    scenario_answers: ScenarioAnswers
 
     @property
     def count(self) -> int:
         """How many requests that were."""
-        return len(self.talk) + len(self.abuse) + sum(map(len, self.told.values()))
+        return len(self.api_answers) + len(self.malformed_answers) + sum(map(len, self.scenario_answers.values()))
 
 
-def everything(port: int) -> Everything:
+def collect_all_answers(port: int) -> AllAnswers:
     """The whole script: bytes that are no request first, while the node knows no topic."""
-    abuse = {sent.name: outcome(port, sent) for sent in frames()}
-    return Everything(list(conversation(port)), abuse, tell(port))
+    abuse = {sent.name: exchange(port, sent) for sent in malformed_frames()}
+    return AllAnswers(list(run_session(port)), abuse, run_scenarios(port))
 
 
-def compare_stories(ours: Told, theirs: Told) -> list[str]:
+def compare_scenarios(ours: ScenarioAnswers, theirs: ScenarioAnswers) -> list[str]:
     return [
         f"{story}: {what}{text}"
         for story, steps in theirs.items()
         for (what, a), (_, b) in zip(ours[story], steps, strict=True)
-        for text in differences(in_order(a), in_order(b))
+        for text in differences(normalize_order(a), normalize_order(b))
     ]
 
 
-def compare(ours: Talk, theirs: Talk) -> list[str]:
+def compare_api_answers(ours: ApiAnswers, theirs: ApiAnswers) -> list[str]:
     found = []
     for (key, version, request, a), (_, _, _, b) in zip(ours, theirs, strict=True):
         for text in differences(comparable(key, a), comparable(key, b)):
@@ -105,6 +105,6 @@ def compare(ours: Talk, theirs: Talk) -> list[str]:
     return found
 
 
-def own_apis(answers: Abuse) -> Abuse:
+def without_api_list(answers: MalformedAnswers) -> MalformedAnswers:
     """ApiVersions answers list what is served: of those only the shape is compared here."""
     return {name: ["versions" if len(a) > 200 else a for a in got] for name, got in answers.items()}

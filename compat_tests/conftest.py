@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster import CHECKED, OttlaProcess
+from compat_tests.cluster import CHECKED_OTTLA_COMMAND, OttlaProcess
 
-OttlaProcess.program = CHECKED
+OttlaProcess.program = CHECKED_OTTLA_COMMAND
 _numbers = itertools.count()
 
 

@@ -12,7 +12,17 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from compat_tests.kafka_controller import ACTIVATE, ADVANCE, BALANCE, CLUSTER, FENCE_STALE, REPLAY, RESCUE, WHAT, Kafka
+from compat_tests.kafka_controller import (
+    ACTIVATE,
+    ADVANCE,
+    BALANCE,
+    CLUSTER,
+    ELECT_UNCLEAN,
+    FENCE_STALE,
+    REPLAY,
+    REQUEST_CODES,
+    KafkaControllerProcess,
+)
 from ottla.controller import elections, heartbeats
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import ControllerDefaults, ControllerResult, run_to_end
@@ -47,7 +57,7 @@ def directory(broker: int, number: int = 0) -> bytes:
     return bytes(13) + bytes([7, broker, number + 1])
 
 
-def in_order(records: Sequence[Message]) -> list[Message]:
+def normalize_records(records: Sequence[Message]) -> list[Message]:
     """Records with each run of partition changes sorted: their order means nothing. Eligible leaders likewise."""
     out: list[Message] = []
     run: list[m.PartitionChangeRecord] = []
@@ -64,22 +74,22 @@ def in_order(records: Sequence[Message]) -> list[Message]:
     return out
 
 
-class Ended(Exception):
+class KafkaSideFailed(Exception):
     """Kafka's side wrote what it cannot bear to read: no step after it can be compared."""
 
 
-class Life:
+class ControllerRandomTest:
     """One cluster's life from a seed."""
 
-    def __init__(self, kafka: Kafka, seed: int) -> None:
+    def __init__(self, kafka: KafkaControllerProcess, seed: int) -> None:
         self.rng = random.Random(seed)
         self.kafka = kafka
         self.machine = ControllerStateMachine(ControllerDefaults(), lambda: bytes(16), 0, CLUSTER)
         self.now_ms: float = START_MS
         self.steps = self.changes = 0
         self.cut_short = False
-        self.told: list[str] = []
-        kafka.begin()
+        self.requests: list[str] = []
+        kafka.reset()
         levels = {"metadata.version": 30, "eligible.leader.replicas.version": self.rng.choice([0, 1, 1])}
         self.replay(*(m.FeatureLevelRecord(name, level) for name, level in levels.items() if level))
         if levels["eligible.leader.replicas.version"] or self.rng.random() < 0.5:
@@ -92,7 +102,7 @@ class Life:
         """What both sides know."""
         return self.machine.image
 
-    def _taken_in(self, records: Sequence[Message]) -> None:
+    def _apply(self, records: Sequence[Message]) -> None:
         offset = self.image.offset + 1
         for number, record in enumerate(records):
             self.machine.replay(offset + number, decode_record(encode_record(record)))
@@ -103,21 +113,23 @@ class Life:
         """Both sides are told a record that is not theirs to decide."""
         for record in records:
             self.kafka.step(REPLAY, 0, encode_record(record))
-        self._taken_in(records)
+        self._apply(records)
 
     def pass_time(self, ms: int) -> None:
         """Time goes by."""
         self.kafka.step(ADVANCE, 0, struct.pack(">q", ms))
         self.now_ms += ms
 
-    def _same(self, what: str, ours: Sequence[Message], theirs: Sequence[Message]) -> None:
+    def _assert_same_records(self, what: str, ours: Sequence[Message], theirs: Sequence[Message]) -> None:
         self.steps += 1
         self.changes += len(theirs)
-        if any(self._names_one_that_left(record) for record in theirs):
-            raise Ended
-        assert in_order(ours) == in_order(theirs), self._story(f"{what}\nours   {ours}\nKafka's {theirs}")
+        if any(self._names_removed_replica(record) for record in theirs):
+            raise KafkaSideFailed
+        assert normalize_records(ours) == normalize_records(theirs), self._recent_requests(
+            f"{what}\nours   {ours}\nKafka's {theirs}"
+        )
 
-    def _names_one_that_left(self, record: Message) -> bool:
+    def _names_removed_replica(self, record: Message) -> bool:
         """Whether Kafka keeps, as eligible or last known leader, one that is no replica any more."""
         if not isinstance(record, m.PartitionChangeRecord):
             return False
@@ -126,26 +138,28 @@ class Life:
         after = merge_partition_change(topic.partitions[record.partition_id], record)
         return not {-1, *after.replicas}.issuperset((*after.elr, *after.last_known_elr))
 
-    def _story(self, last: str) -> str:
-        return "\n".join([*self.told[-6:], last])
+    def _recent_requests(self, last: str) -> str:
+        return "\n".join([*self.requests[-6:], last])
 
-    def ask(self, request: Message) -> None:
+    def compare_request(self, request: Message) -> None:
         """A request on both sides."""
-        self.told.append(repr(request))
-        what, version = WHAT[type(request)]
+        self.requests.append(repr(request))
+        what, version = REQUEST_CODES[type(request)]
         said = self.kafka.step(what, version, compiler.encode(request, version))
         if isinstance(request, bh.BrokerHeartbeatRequest):
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
         decided = self.machine.decide(request, version, self.image.offset + 1, self.now_ms)
         decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
-        self._same(repr(request), decision.records, said.records)
+        self._assert_same_records(repr(request), decision.records, said.records)
         ours = decision.response
-        assert getattr(ours, "error_code", 0) == said.error, self._story(f"{ours}\nKafka's error {said.error}")
+        assert getattr(ours, "error_code", 0) == said.error, self._recent_requests(
+            f"{ours}\nKafka's error {said.error}"
+        )
         if said.answer is not None and not said.error:
             theirs = compiler.decode(type(ours), version, said.answer)[0]
             fair = compiler.decode(type(ours), version, compiler.encode(ours, version))[0]
-            assert _sorted(fair) == _sorted(theirs), self._story(f"ours   {fair}\nKafka's {theirs}")
-        self._taken_in(decision.records)
+            assert _sorted(fair) == _sorted(theirs), self._recent_requests(f"ours   {fair}\nKafka's {theirs}")
+        self._apply(decision.records)
         if isinstance(request, bh.BrokerHeartbeatRequest) and ours.should_shut_down:
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
 
@@ -161,51 +175,51 @@ class Life:
                 )
                 assert self.machine.heartbeat_tracker.last_contact_ms(broker.broker_id, broker.broker_epoch) is not None
                 decision = run_to_end(heartbeats.fence_broker(self.image, broker.broker_id, {}))
-                self._same(f"fence {fenced}", decision.records, said.records)
-                self._taken_in(decision.records)
+                self._assert_same_records(f"fence {fenced}", decision.records, said.records)
+                self._apply(decision.records)
                 self.machine.heartbeat_tracker.remove(broker.broker_id, broker.broker_epoch)
             if not said.error:
                 break
-        assert self.machine.heartbeat_tracker.next_expired_broker(self.image, self.now_ms) is None, self._story(
-            "ours has a stale broker left"
+        assert self.machine.heartbeat_tracker.next_expired_broker(self.image, self.now_ms) is None, (
+            self._recent_requests("ours has a stale broker left")
         )
 
-    def sweep(self, what: int) -> None:
+    def run_leader_task(self, what: int) -> None:
         """Leaders are balanced, or elected uncleanly."""
         said = self.kafka.step(what)
         steps = (elections.balance_partition_leaders if what == BALANCE else elections.elect_unclean_leaders)(
             self.image, {}
         )
         decision = run_to_end(steps)
-        self._same("sweep", decision.records, said.records)
-        self._taken_in(decision.records)
+        self._assert_same_records("sweep", decision.records, said.records)
+        self._apply(decision.records)
 
     # ------------------------------------------------------------------ what may happen
 
-    def live(self, steps: int) -> None:
+    def run_steps(self, steps: int) -> None:
         """So many steps."""
         happenings = [
-            (14, self.beat),
+            (14, self.send_heartbeat),
             (6, self.register),
             (5, self.make_topic),
             (14, self.alter_partition),
             (6, self.reassign),
             (4, self.elect),
-            (3, self.set_something),
+            (3, self.change_config),
             (3, self.assign),
             (2, self.unregister),
             (4, lambda: self.pass_time(self.rng.choice([1, 500, 4_000, 9_001]))),
             (3, self.fence_stale),
-            (1, lambda: self.sweep(BALANCE)),
-            (1, lambda: self.sweep(RESCUE)),
+            (1, lambda: self.run_leader_task(BALANCE)),
+            (1, lambda: self.run_leader_task(ELECT_UNCLEAN)),
             (1, self.fail_over),
-            (2, lambda: self.ask(lr.ListPartitionReassignmentsRequest(1, None))),
+            (2, lambda: self.compare_request(lr.ListPartitionReassignmentsRequest(1, None))),
         ]
         weights = [weight for weight, _ in happenings]
         try:
             for _ in range(steps):
                 self.rng.choices(happenings, weights)[0][1]()
-        except Ended:
+        except KafkaSideFailed:
             self.cut_short = True
 
     def _broker(self) -> int:
@@ -219,7 +233,7 @@ class Life:
         dirs = sorted(rng.sample([directory(broker, n) for n in range(3)], rng.randint(1, 3)))
         if rng.random() < 0.03:
             dirs = rng.choice([[], [dirs[0]] * 2, [bytes(16)], [directory(broker % BROKERS + 1)]])
-        self.ask(
+        self.compare_request(
             br.BrokerRegistrationRequest(
                 broker,
                 CLUSTER if rng.random() < 0.98 else "other",
@@ -232,7 +246,7 @@ class Life:
             )
         )
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         broker, rng = self._broker(), self.rng
         known = self.image.brokers.get(broker)
         epoch = 5 if known is None else known.broker_epoch - (rng.random() < 0.03)
@@ -240,7 +254,7 @@ class Life:
         quiet = known is not None and not known.fenced and not wants_fence and not wants_stop
         offline = [d for d in (known.log_dirs if known else []) if rng.random() < 0.2] if quiet else []
         cordoned = rng.choice([None, None, [directory(broker, 0)], []])
-        self.ask(
+        self.compare_request(
             bh.BrokerHeartbeatRequest(
                 broker,
                 epoch,
@@ -268,7 +282,7 @@ class Life:
             dirs = [self.image.brokers[i].log_dirs[0] for i in replicas]
             self.replay(m.PartitionRecord(number, topic_id, replicas, isr, [], [], isr[0], 0, 0, 0, directories=dirs))
 
-    def set_something(self) -> None:
+    def change_config(self) -> None:
         name = f"t{self.rng.randrange(TOPICS)}"
         if name not in self.image.topics:
             return
@@ -299,7 +313,7 @@ class Life:
             isr = rng.choice([[*isr, sender], [9], list(p.replicas)])
         elif p.leader not in isr and rng.random() < 0.9:
             isr = [*isr, p.leader]
-        states = [ap.BrokerState(i, self._epoch_told(i)) for i in isr]
+        states = [ap.BrokerState(i, self._broker_epoch(i)) for i in isr]
         row = ap.AlterPartitionRequestPartitionData(
             number if rng.random() < 0.97 else 8,
             p.leader_epoch + rng.choice([0] * 20 + [-1, 1]),
@@ -309,9 +323,9 @@ class Life:
             p.partition_epoch + rng.choice([0] * 20 + [-1, 1]),
         )
         topics = [ap.AlterPartitionRequestTopicData(topic_id if rng.random() < 0.98 else bytes(16), [row])]
-        self.ask(ap.AlterPartitionRequest(sender, known.broker_epoch - (rng.random() < 0.02), topics))
+        self.compare_request(ap.AlterPartitionRequest(sender, known.broker_epoch - (rng.random() < 0.02), topics))
 
-    def _epoch_told(self, broker: int) -> int:
+    def _broker_epoch(self, broker: int) -> int:
         known = self.image.brokers.get(broker)
         return -1 if known is None or self.rng.random() < 0.3 else known.broker_epoch - (self.rng.random() < 0.03)
 
@@ -330,14 +344,14 @@ class Life:
             target = rng.choice([[], [1, 1], [77]])
         rows = [ar.ReassignablePartition(number if rng.random() < 0.97 else 9, target)]
         topics = [ar.ReassignableTopic(name if rng.random() < 0.97 else "nowhere", rows)]
-        self.ask(ar.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
+        self.compare_request(ar.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
 
     def elect(self) -> None:
         found, rng = self._partition(), self.rng
         if found is None:
             return
         named = None if rng.random() < 0.4 else [el.TopicPartitions(found[0], [found[2]])]
-        self.ask(el.ElectLeadersRequest(rng.choice([0, 1]), named, 1))
+        self.compare_request(el.ElectLeadersRequest(rng.choice([0, 1]), named, 1))
 
     def assign(self) -> None:
         found, rng = self._partition(), self.rng
@@ -353,15 +367,15 @@ class Life:
             ad.AssignReplicasToDirsRequestTopicData(topic_id, [ad.AssignReplicasToDirsRequestPartitionData(number)])
         ]
         dirs = [ad.AssignReplicasToDirsRequestDirectoryData(where, rows)]
-        self.ask(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
+        self.compare_request(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
 
     def unregister(self) -> None:
         if self.rng.random() < 0.3:
-            self.ask(ub.UnregisterBrokerRequest(self._broker()))
+            self.compare_request(ub.UnregisterBrokerRequest(self._broker()))
 
     def fail_over(self) -> None:
         """Another controller takes over: what was only in memory is gone."""
-        self.told.append("--- a new active controller")
+        self.requests.append("--- a new active controller")
         self.kafka.step(ACTIVATE)
         self.machine.activate(self.now_ms)
 

@@ -9,7 +9,7 @@ from typing import Any
 from compat_tests import conversation_admin as admin
 from compat_tests.conversation_tokens import TOKENS, tokens
 from compat_tests.conversation_txn import TRANSACTIONS, transactions
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -44,7 +44,7 @@ TOPIC, GROUP = admin.TOPIC, "talkers"
 MISSING_ID = bytes(15) + b"\x63"
 
 
-def topic_id(peer: RawClient) -> bytes:
+def session_topic_id(peer: RawClient) -> bytes:
     """The talk topic's id."""
     found = peer.call(ApiKey.METADATA, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)]))
     raw: bytes = found.topics[0].topic_id
@@ -251,7 +251,7 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
         case ApiKey.ELECT_LEADERS:
             yield from admin.leaders(version)
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS | ApiKey.LIST_PARTITION_REASSIGNMENTS:
-            yield from admin.moves(key, version)
+            yield from admin.reassignments(key, version)
         case ApiKey.DESCRIBE_QUORUM:
             yield from admin.quorum()
         case ApiKey.ADD_RAFT_VOTER | ApiKey.REMOVE_RAFT_VOTER:
@@ -292,16 +292,16 @@ def prepare(port: int) -> bytes:
         asked = init_producer_id.InitProducerIdRequest(None, 60_000)
         return not peer.call(ApiKey.INIT_PRODUCER_ID, 4, asked).error_code
 
-    until(ready)
+    wait_until(ready)
     for group in ("delete-0", "delete-1", "delete-2", "off-delete"):
-        until(partial(has_position, group))
-    until(has_producer_ids)  # Kafka fetches its first block of them in the background
-    ident = topic_id(peer)
+        wait_until(partial(has_position, group))
+    wait_until(has_producer_ids)  # Kafka fetches its first block of them in the background
+    ident = session_topic_id(peer)
     peer.close()
     return ident
 
 
-ASKED_ELSEWHERE = frozenset(
+APIS_TESTED_ELSEWHERE = frozenset(
     {
         *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),  # only where a listener asks who comes
         *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
@@ -320,12 +320,12 @@ ASKED_ELSEWHERE = frozenset(
 """What makes sense only as part of a story: stock clients tell those, on both."""
 
 
-def conversation(port: int) -> Iterator[tuple[ApiKey, int, Message, Any]]:
+def run_session(port: int) -> Iterator[tuple[ApiKey, int, Message, Any]]:
     """Ask everything; (api, version, request, answer) in order."""
     own = prepare(port)
     peer = RawClient(port)
     for key, route in sorted(BROKER_APIS.items()):
-        if key in ASKED_ELSEWHERE:
+        if key in APIS_TESTED_ELSEWHERE:
             continue
         low = route.min_version if route.oldest_supported is None else route.oldest_supported
         for version in range(low, route.max_version + 1):

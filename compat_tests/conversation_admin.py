@@ -142,7 +142,7 @@ def leaders(version: int) -> Iterator[Message]:
     yield elect_leaders.ElectLeadersRequest(0, None, 5000)
 
 
-def moves(key: ApiKey, version: int) -> Iterator[Message]:
+def reassignments(key: ApiKey, version: int) -> Iterator[Message]:
     """Moves to where a partition is already, to nobody, and to nowhere."""
     if key is ApiKey.LIST_PARTITION_REASSIGNMENTS:
         lr = list_partition_reassignments

@@ -27,38 +27,38 @@ from ottla.wire.messages import update_raft_voter as uv
 from ottla.wire.messages import vote as v
 
 if TYPE_CHECKING:
-    from compat_tests.conversation_three import Three
+    from compat_tests.conversation_three import ThreeNodeSession
 
 ANOTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 SOMEBODY = b"nobody's dir id."
 
 
-def quorum(three: Three) -> None:
+def quorum(three: ThreeNodeSession) -> None:
     """Requests of raft that change nothing: of another cluster, of old epochs, of nobody."""
     _described(three)
     _votes(three)
-    _begun_and_ended(three)
+    _quorum_epochs(three)
     _read(three)
     _voters(three)
 
 
-def _both(three: Three, what: str, key: ApiKey, version: int, request: object) -> None:
-    three.decide(what, key, version, request)  # type: ignore[arg-type]
-    three.ask_standby(what, key, version, request)  # type: ignore[arg-type]
+def _both(three: ThreeNodeSession, what: str, key: ApiKey, version: int, request: object) -> None:
+    three.call_active_controller(what, key, version, request)  # type: ignore[arg-type]
+    three.call_standby_controller(what, key, version, request)  # type: ignore[arg-type]
 
 
-def _described(three: Three) -> None:
+def _described(three: ThreeNodeSession) -> None:
     for version in (0, 1, 2):
         for name in (METADATA_TOPIC, "e"):
             wanted = dq.DescribeQuorumRequestTopicData(name, [dq.DescribeQuorumRequestPartitionData(0)])
             _both(three, f"describe {name}", ApiKey.DESCRIBE_QUORUM, version, dq.DescribeQuorumRequest([wanted]))
         for endpoint in (1, 2, 3):
             request = dc.DescribeClusterRequest(endpoint_type=endpoint if version else 1)
-            three.ask(f"cluster {endpoint}", 3, ApiKey.DESCRIBE_CLUSTER, version, request)
+            three.call(f"cluster {endpoint}", 3, ApiKey.DESCRIBE_CLUSTER, version, request)
             _both(three, f"cluster {endpoint}", ApiKey.DESCRIBE_CLUSTER, version, request)
 
 
-def _votes(three: Three) -> None:
+def _votes(three: ThreeNodeSession) -> None:
     for version in (0, 1, 2):
         for what, cluster, topic, epoch in (
             ("of another cluster", ANOTHER_CLUSTER, METADATA_TOPIC, 0),
@@ -70,7 +70,7 @@ def _votes(three: Three) -> None:
             _both(three, f"vote {what}", ApiKey.VOTE, version, request)
 
 
-def _begun_and_ended(three: Three) -> None:
+def _quorum_epochs(three: ThreeNodeSession) -> None:
     for version in (0, 1):
         for what, cluster, leader, epoch in (
             ("of another cluster", ANOTHER_CLUSTER, 1, 0),
@@ -87,7 +87,7 @@ def _begun_and_ended(three: Three) -> None:
             _both(three, f"ended {what}", ApiKey.END_QUORUM_EPOCH, version, ended)
 
 
-def _read(three: Three) -> None:
+def _read(three: ThreeNodeSession) -> None:
     for version in range(13, 19):
         for what, cluster, epoch, offset, last in (
             ("of another cluster", ANOTHER_CLUSTER, -1, 0, 0),
@@ -106,7 +106,7 @@ def _read(three: Three) -> None:
         _both(three, "snapshot of another cluster", ApiKey.FETCH_SNAPSHOT, version, asked)
 
 
-def _voters(three: Three) -> None:
+def _voters(three: ThreeNodeSession) -> None:
     listeners = [av.Listener("CONTROLLER", "localhost", 9)]
     for version in (0, 1):
         added = av.AddRaftVoterRequest(ANOTHER_CLUSTER, 1000, 7, SOMEBODY, listeners)
@@ -117,7 +117,7 @@ def _voters(three: Three) -> None:
     _both(three, "update of another cluster", ApiKey.UPDATE_RAFT_VOTER, 0, updated)
 
 
-def registration(three: Three) -> None:
+def registration(three: ThreeNodeSession) -> None:
     """Brokers that are none, at controllers; and what brokers pass on, asked of controllers at once."""
     for version in range(5):
         request = br.BrokerRegistrationRequest(9, ANOTHER_CLUSTER, SOMEBODY, rack=None)
@@ -132,14 +132,14 @@ def registration(three: Three) -> None:
         where = ad.AssignReplicasToDirsRequest(broker, 0, [ad.AssignReplicasToDirsRequestDirectoryData(SOMEBODY)])
         _both(three, f"place for {broker}", ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, where)
     _both(three, "strike off nobody", ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(9))
-    three.ask("strike off nobody", 3, ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(9))
+    three.call("strike off nobody", 3, ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(9))
     for version in (0, 1, 2):
         feature = [uf.FeatureUpdateKey("no.such", 1)]
         _both(three, "no such feature", ApiKey.UPDATE_FEATURES, version, uf.UpdateFeaturesRequest(1000, feature))
         elected = el.ElectLeadersRequest(0, [el.TopicPartitions("nowhere", [0])], 1000)
         _both(three, "elect nowhere", ApiKey.ELECT_LEADERS, version, elected)
     reassigned = lr.ListPartitionReassignmentsRequest(1000, None)
-    three.decide("list moves", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassigned)
+    three.call_active_controller("list moves", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassigned)
     for version in range(2, 8):
         bad = ct.CreateTopicsRequest([ct.CreatableTopic("bad name", 1, 1)], 1000)
         _both(three, "bad name", ApiKey.CREATE_TOPICS, version, bad)

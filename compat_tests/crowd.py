@@ -19,28 +19,28 @@ from ottla.wire.messages import describe_quorum as dq
 CLIENTS = 20
 DESCRIPTORS = 200
 """Of each node; the crowd wants more than that from each."""
-HELD = 4 * DESCRIPTORS // CLIENTS
+CONNECTIONS_PER_CLIENT = 4 * DESCRIPTORS // CLIENTS
 """Connections that a client of the crowd holds to each node at most."""
 
 PAUSE_S = 0.01
 """Between two rounds of a client, so that the crowd takes descriptors and not the processor."""
 
 
-def limit_descriptors(pid: int, most: int = DESCRIPTORS) -> None:
+def set_descriptor_limit(pid: int, most: int = DESCRIPTORS) -> None:
     """Let a running process have so many descriptors."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))
 
 
-def descriptors_of(pid: int) -> int:
+def count_descriptors(pid: int) -> int:
     """Return the number of descriptors a process has open."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
-class Crowd:
+class ConnectionFlood:
     """Threads that open connections to ports of this machine and hold them, until they are stopped."""
 
-    def __init__(self, ports: Sequence[int], clients: int = CLIENTS, held: int = HELD) -> None:
+    def __init__(self, ports: Sequence[int], clients: int = CLIENTS, held: int = CONNECTIONS_PER_CLIENT) -> None:
         self._ports = ports
         self._held = held
         self._stop = threading.Event()
@@ -63,7 +63,7 @@ class Crowd:
         for connection in connections:
             connection.close()
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> ConnectionFlood:
         for thread in self._threads:
             thread.start()
         return self
@@ -74,7 +74,7 @@ class Crowd:
             thread.join()
 
 
-def produce_s(bootstrap: str, patience_s: float = 60) -> float:
+def time_first_produce_s(bootstrap: str, patience_s: float = 60) -> float:
     """Return how long a new producer waits for the acknowledgement of its first record; infinite if it never comes."""
     began, failures = time.monotonic(), []
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})

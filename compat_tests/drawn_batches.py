@@ -23,27 +23,27 @@ from ottla.wire import records as r
 from ottla.wire.compression import CompressionType
 from ottla.wire.compression_headers import LZ4_MAGIC, XERIAL_MAGIC, ZSTD_MAGIC, compute_lz4_header_checksum
 
-BEHIND = "bytes behind it"
-CUT = "cut off"
-DAMAGE = "a byte changed"
+TRAILING_BYTES = "bytes behind it"
+TRUNCATED = "cut off"
+CORRUPTED = "a byte changed"
 _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 
 
-class Drawn(NamedTuple):
+class RandomBatch(NamedTuple):
     """A drawn batch, and in words how its data was made."""
 
     what: str
     batch: bytes
 
 
-class BatchDrawer:
+class RandomBatchGenerator:
     """Draws batches by a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self._notes: list[str] = []
 
-    def draw(self) -> Drawn:
+    def generate(self) -> RandomBatch:
         """Draw one batch."""
         rng, self._notes = self.rng, []
         codec = rng.choice(
@@ -68,7 +68,7 @@ class BatchDrawer:
         }[codec](data)
         packed = self._damaged(packed)
         raw = b.pack_batch(header._replace(attributes=int(codec)), packed)
-        return Drawn(f"{codec.name.lower()} {len(data)} bytes: {', '.join(self._notes) or 'plain'}", raw)
+        return RandomBatch(f"{codec.name.lower()} {len(data)} bytes: {', '.join(self._notes) or 'plain'}", raw)
 
     def _note(self, what: str) -> str:
         self._notes.append(what)
@@ -93,17 +93,17 @@ class BatchDrawer:
 
     def _damaged(self, data: bytes) -> bytes:
         rng = self.rng
-        if self._chance(0.04, CUT):
+        if self._chance(0.04, TRUNCATED):
             data = data[: -rng.randint(1, min(len(data), rng.choice([3, 12, 2000])))]
-        elif self._chance(0.04, f"{CUT} to a few bytes"):
+        elif self._chance(0.04, f"{TRUNCATED} to a few bytes"):
             data = data[: rng.randrange(30)]
-        if data and self._chance(0.06, f"{DAMAGE} at the beginning"):
+        if data and self._chance(0.06, f"{CORRUPTED} at the beginning"):
             at = rng.randrange(min(len(data), 24))
             data = data[:at] + bytes((rng.randrange(256),)) + data[at + 1 :]
-        if data and self._chance(0.03, f"{DAMAGE} anywhere"):
+        if data and self._chance(0.03, f"{CORRUPTED} anywhere"):
             at = rng.randrange(len(data))
             data = data[:at] + bytes((rng.randrange(256),)) + data[at + 1 :]
-        if self._chance(0.08, BEHIND):
+        if self._chance(0.08, TRAILING_BYTES):
             data += rng.choice(
                 [rng.randbytes(rng.randrange(1, 40)), bytes(rng.randrange(1, 40)), data[: rng.randrange(40)]]
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from compat_tests.odd_values import NEAR
+from compat_tests.odd_values import NEAR_NUMBERS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, broker_key
 from ottla.controller.config_values import INTEGER_BITS
@@ -15,7 +15,7 @@ from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.known_classes import CLASSES_BY_KEY, CONSUMER_ASSIGNORS, STARTUP_CLASSES_BY_KEY
 
 Settings = dict[str, str]
-BASE: Settings = {
+BASE_SETTINGS: Settings = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
@@ -69,7 +69,7 @@ LISTS = (
 )
 TEXTS = ("", " ", " {0} ", "{0}\x00", "{0}\u00a0", "x", "X Y")
 CLASSES = ("x.y.Z", "", " ", "java.lang.String")
-OF_KEY: dict[str, tuple[str, ...]] = {
+VALUES_BY_KEY: dict[str, tuple[str, ...]] = {
     "max.connections.per.ip.overrides": (
         "127.0.0.1:5",
         "127.0.0.1:-1",
@@ -207,12 +207,12 @@ TABLES: dict[str, Mapping[str, object]] = {
 }
 
 
-NODE: dict[str, tuple[str, ...]] = {
+NODE_VALUES: dict[str, tuple[str, ...]] = {
     "process.roles": ("broker", "controller", "controller,broker"),
     "node.id": ("1", "2"),
     "broker.id": ("1", "2", "01"),
     "listeners": (
-        *OF_KEY["listeners"],
+        *VALUES_BY_KEY["listeners"],
         "CONTROLLER://127.0.0.1:9093",
         "SSL://:1,CONTROLLER://:2",
         "SASL_PLAINTEXT://:1,CONTROLLER://:2",
@@ -220,32 +220,32 @@ NODE: dict[str, tuple[str, ...]] = {
         "A://:1,B://:2,CONTROLLER://:3",
     ),
     "advertised.listeners": (
-        *OF_KEY["advertised.listeners"],
+        *VALUES_BY_KEY["advertised.listeners"],
         "SSL://h:1",
         "A://h:1,B://h:2",
         "CONTROLLER://0.0.0.0:1",
         "PLAINTEXT://h:1,PLAINTEXT://g:1",
     ),
     "listener.security.protocol.map": (
-        *OF_KEY["listener.security.protocol.map"],
+        *VALUES_BY_KEY["listener.security.protocol.map"],
         "A:SASL_PLAINTEXT,B:SSL,CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,CONTROLLER:PLAINTEXT",
     ),
-    "controller.listener.names": (*OF_KEY["controller.listener.names"], "CONTROLLER,A", "A,B"),
-    "inter.broker.listener.name": (*OF_KEY["inter.broker.listener.name"], "B"),
-    "security.inter.broker.protocol": (*OF_KEY["security.inter.broker.protocol"], "SASL_PLAINTEXT", "x"),
+    "controller.listener.names": (*VALUES_BY_KEY["controller.listener.names"], "CONTROLLER,A", "A,B"),
+    "inter.broker.listener.name": (*VALUES_BY_KEY["inter.broker.listener.name"], "B"),
+    "security.inter.broker.protocol": (*VALUES_BY_KEY["security.inter.broker.protocol"], "SASL_PLAINTEXT", "x"),
     "sasl.mechanism.inter.broker.protocol": ("PLAIN", "SCRAM-SHA-256"),
     "sasl.enabled.mechanisms": ("PLAIN", "SCRAM-SHA-256", "PLAIN,GSSAPI"),
     "controller.quorum.auto.join.enable": ("true", "false"),
     **{
-        name: OF_KEY[name]
+        name: VALUES_BY_KEY[name]
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers", "early.start.listeners")
     },
 }
 """Roles, listeners and voters of a node: its rules are between more than two of them."""
 
 
-class Drawn(NamedTuple):
+class RandomSettings(NamedTuple):
     """Settings of a broker, topic or group, and those of the broker behind it."""
 
     kind: str
@@ -253,22 +253,22 @@ class Drawn(NamedTuple):
     settings: Settings
 
     @property
-    def line(self) -> str:
+    def to_request_text(self) -> str:
         """The question for ``Settings.java``."""
-        return f"{self.kind} {encoded(self.broker)} {encoded(self.settings)}"
+        return f"{self.kind} {encode_settings(self.broker)} {encode_settings(self.settings)}"
 
 
-def encoded(settings: Mapping[str, str]) -> str:
+def encode_settings(settings: Mapping[str, str]) -> str:
     """Settings in one word."""
     return "&".join(f"{quote_plus(k)}={quote_plus(v)}" for k, v in settings.items()) or "-"
 
 
-def decoded(text: str) -> str | None:
+def decode_text(text: str) -> str | None:
     """A text of ``Settings.java``."""
     return unquote_plus(text[1:]) if text.startswith("=") else None
 
 
-def key_of(kind: str, name: str) -> ConfigKey:
+def config_key(kind: str, name: str) -> ConfigKey:
     """The definition of a setting."""
     key = broker_key(name) if kind == "broker" else {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS, **GROUP_KEYS}[name]
     assert key is not None
@@ -283,10 +283,10 @@ def _limits(key: ConfigKey) -> Iterator[str]:
     yield from (str(end + around) for end in dict.fromkeys(ends) for around in (-1, 0, 1))
 
 
-def values_of(key: ConfigKey) -> list[str]:
+def candidate_values(key: ConfigKey) -> list[str]:
     """All values there are to draw from for one setting."""
     own = "" if key.default is None or key.default == "<required>" else key.default
-    out = [*(form.replace("#", own) for form in NEAR), *OF_KEY.get(key.name, ())]
+    out = [*(form.replace("#", own) for form in NEAR_NUMBERS), *VALUES_BY_KEY.get(key.name, ())]
     if key.type in (*INTEGER_BITS, "DOUBLE"):
         usual = own if own.isdigit() else "7"
         out += [*_limits(key), *(form.format(usual) for form in NUMBERS), *FOREIGN]
@@ -305,49 +305,49 @@ def values_of(key: ConfigKey) -> list[str]:
     return list(dict.fromkeys(out))
 
 
-class Draws:
+class RandomSettingsGenerator:
     """Drawn settings, by seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
-    def values(self, per_key: int) -> list[Drawn]:
+    def values(self, per_key: int) -> list[RandomSettings]:
         """Some values of every setting."""
         out = []
         for kind, table in TABLES.items():
             for name in table:
-                known = values_of(key_of(kind, name))
-                special = OF_KEY.get(name, ())
+                known = candidate_values(config_key(kind, name))
+                special = VALUES_BY_KEY.get(name, ())
                 chosen = dict.fromkeys([*special, *self.rng.sample(known, min(per_key, len(known)))])
-                out += [self._one(kind, {name: value}) for value in chosen]
+                out += [self._single(kind, {name: value}) for value in chosen]
         return out
 
-    def pairs(self, count: int) -> list[Drawn]:
+    def pairs(self, count: int) -> list[RandomSettings]:
         """Pairs of settings, most of them with a rule between them."""
         return [self._pair() for _ in range(count)]
 
-    def nodes(self, count: int) -> list[Drawn]:
+    def nodes(self, count: int) -> list[RandomSettings]:
         """Some roles, listeners and voters together."""
         return [self._node() for _ in range(count)]
 
-    def _node(self) -> Drawn:
+    def _node(self) -> RandomSettings:
         rng = self.rng
-        names = rng.sample(tuple(NODE), rng.randint(1, 4))
-        settings = {name: rng.choice(NODE[name]) for name in names}
+        names = rng.sample(tuple(NODE_VALUES), rng.randint(1, 4))
+        settings = {name: rng.choice(NODE_VALUES[name]) for name in names}
         if rng.random() < 0.7:
-            settings.setdefault("process.roles", rng.choice(NODE["process.roles"]))
+            settings.setdefault("process.roles", rng.choice(NODE_VALUES["process.roles"]))
         if rng.random() < 0.6 and settings.get("process.roles") == "controller":
             settings.setdefault("listeners", "CONTROLLER://127.0.0.1:9093")
         elif rng.random() < 0.6 and settings.get("process.roles") == "broker":
             settings |= {"listeners": "PLAINTEXT://127.0.0.1:9092", "node.id": "7"}
-        return self._one("broker", settings)
+        return self._single("broker", settings)
 
-    def _one(self, kind: str, settings: Settings) -> Drawn:
+    def _single(self, kind: str, settings: Settings) -> RandomSettings:
         if kind == "broker":
-            return Drawn(kind, {k: v for k, v in BASE.items() if k not in settings}, settings)
-        return Drawn(kind, BASE, settings)
+            return RandomSettings(kind, {k: v for k, v in BASE_SETTINGS.items() if k not in settings}, settings)
+        return RandomSettings(kind, BASE_SETTINGS, settings)
 
-    def _pair(self) -> Drawn:
+    def _pair(self) -> RandomSettings:
         rng = self.rng
         if rng.random() < 0.8:
             names = rng.choice(RELATED)
@@ -356,17 +356,17 @@ class Draws:
         else:
             kind = rng.choice(tuple(TABLES))
             names = tuple(rng.sample(tuple(TABLES[kind]), 2))
-        return self._one(kind, {name: self.likely(kind, name) for name in names})
+        return self._single(kind, {name: self.likely_value(kind, name) for name in names})
 
-    def likely(self, kind: str, name: str) -> str:
+    def likely_value(self, kind: str, name: str) -> str:
         """A value that is valid by itself more often than not."""
-        key, rng = key_of(kind, name), self.rng
-        if name in OF_KEY and rng.random() < 0.8:
-            return rng.choice(OF_KEY[name])
+        key, rng = config_key(kind, name), self.rng
+        if name in VALUES_BY_KEY and rng.random() < 0.8:
+            return rng.choice(VALUES_BY_KEY[name])
         if key.type in INTEGER_BITS and rng.random() < 0.9:
             low, _, high = key.check.partition(",")[0].partition("..")
             own = int(key.default) if key.default and key.default.lstrip("-").isdigit() else 100
             ends = [int(x) for x in (low, high) if x.lstrip("-").isdigit()]
             near = [own, own - 1, own + 1, own // 2, own * 2, own // 10, own * 10, *ends, 0, -1, 1]
             return str(rng.choice(near))
-        return rng.choice(values_of(key))
+        return rng.choice(candidate_values(key))

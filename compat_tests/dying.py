@@ -10,20 +10,20 @@ import signal
 import sys
 
 from ottla.cli.main import main
-from sim.steps import Step, watched
+from sim.steps import TransactionStep, observe_steps
 
 
-def run(step: Step, transactional_id: str, mark: str, arguments: list[str]) -> int:
+def run_until_step(step: TransactionStep, transactional_id: str, mark: str, arguments: list[str]) -> int:
     """The exit status of a process that lives."""
 
-    def told(_node: int, name: str, taken: Step) -> None:
+    def told(_node: int, name: str, taken: TransactionStep) -> None:
         if name == transactional_id and taken is step and not os.path.exists(mark):
             with open(mark, "x"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched(told):
+    with observe_steps(told):
         return main(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(run(Step(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
+    sys.exit(run_until_step(TransactionStep(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))

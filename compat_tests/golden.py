@@ -14,39 +14,54 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from compat_tests.comparing import MAY_DIFFER, Everything, comparable, everything, in_order, own_apis
-from ottla.tools.dump import plain
+from compat_tests.comparing import (
+    MAY_DIFFER,
+    AllAnswers,
+    collect_all_answers,
+    comparable,
+    normalize_order,
+    without_api_list,
+)
+from ottla.tools.dump import to_json_value
 from ottla.wire.apis import ApiKey
 from ottla.wire.schema import Message
 
-WHERE = Path(__file__).parent / "golden" / "peer.json.gz"
+RECORDING_FILE = Path(__file__).parent / "golden" / "peer.json.gz"
 
 
-def asked(key: ApiKey, version: int, request: Message) -> str:
+def request_key(key: ApiKey, version: int, request: Message) -> str:
     """Which request it was, in short."""
-    return f"{key.name} v{version} {zlib.crc32(json.dumps(kept(plain(request))).encode()):08x}"
+    return (
+        f"{key.name} v{version} {zlib.crc32(json.dumps(without_variable_fields(to_json_value(request))).encode()):08x}"
+    )
 
 
-def kept(value: Any) -> Any:
+def without_variable_fields(value: Any) -> Any:
     """An answer without what may differ, as JSON gives it back."""
     if isinstance(value, dict):
-        return {name: kept(v) for name, v in value.items() if name not in MAY_DIFFER}
-    return [kept(v) for v in value] if isinstance(value, list | tuple) else value
+        return {name: without_variable_fields(v) for name, v in value.items() if name not in MAY_DIFFER}
+    return [without_variable_fields(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def recording(said: Everything) -> dict[str, Any]:
+def build_recording(said: AllAnswers) -> dict[str, Any]:
     """What is kept of everything a node said."""
     return {
-        "talk": [[asked(key, v, request), kept(comparable(key, answer))] for key, v, request, answer in said.talk],
-        "abuse": own_apis(said.abuse),
-        "told": {story: kept(in_order([list(step) for step in steps])) for story, steps in said.told.items()},
+        "talk": [
+            [request_key(key, v, request), without_variable_fields(comparable(key, answer))]
+            for key, v, request, answer in said.api_answers
+        ],
+        "abuse": without_api_list(said.malformed_answers),
+        "told": {
+            story: without_variable_fields(normalize_order([list(step) for step in steps]))
+            for story, steps in said.scenario_answers.items()
+        },
     }
 
 
 @cache
-def recorded() -> dict[str, Any]:
+def load_recording() -> dict[str, Any]:
     """The recording."""
-    out: dict[str, Any] = json.loads(gzip.decompress(WHERE.read_bytes()))
+    out: dict[str, Any] = json.loads(gzip.decompress(RECORDING_FILE.read_bytes()))
     return out
 
 
@@ -55,10 +70,10 @@ def main() -> None:
     from compat_tests.cluster import KafkaProcess
 
     with tempfile.TemporaryDirectory() as folder, KafkaProcess(Path(folder) / "kafka") as kafka:
-        said = recording(everything(kafka.port))
+        said = build_recording(collect_all_answers(kafka.port))
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
-    WHERE.parent.mkdir(exist_ok=True)
-    WHERE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    RECORDING_FILE.parent.mkdir(exist_ok=True)
+    RECORDING_FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -8,21 +8,21 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from compat_tests.tools_script import played
+from compat_tests.tools_script import run_script
 
-WHERE = Path(__file__).parent / "golden" / "tools.txt"
+RECORDING_FILE = Path(__file__).parent / "golden" / "tools.txt"
 
 
-def recorded() -> str:
+def load_recording() -> str:
     """The recording."""
-    return WHERE.read_text(encoding="utf-8")
+    return RECORDING_FILE.read_text(encoding="utf-8")
 
 
 def main() -> None:
     """Ask three real Kafkas, and write."""
     with tempfile.TemporaryDirectory() as folder:
-        said = played(Path(folder), kafka=True)
-    WHERE.write_text("\n".join(said), encoding="utf-8")
+        said = run_script(Path(folder), kafka=True)
+    RECORDING_FILE.write_text("\n".join(said), encoding="utf-8")
 
 
 if __name__ == "__main__":

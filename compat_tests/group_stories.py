@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from compat_tests.stage import Stage
+from compat_tests.stage import ScenarioSession
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import delete_groups as dgr
@@ -54,34 +54,34 @@ def _positions(group: str) -> Message:
     return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
 
 
-def _enter(stage: Stage, group: str, who: str) -> str:
+def _enter(stage: ScenarioSession, group: str, who: str) -> str:
     """A new member is given its id."""
-    refused = stage.say(f"{who} asks for an id", ApiKey.JOIN_GROUP, 9, _join(group), who)
+    refused = stage.call(f"{who} asks for an id", ApiKey.JOIN_GROUP, 9, _join(group), who)
     member: str = refused.member_id
     return member
 
 
-def _look(stage: Stage, group: str, when: str) -> None:
-    stage.say(f"describe {when}", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]), "looker")
+def _look(stage: ScenarioSession, group: str, when: str) -> None:
+    stage.call(f"describe {when}", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]), "looker")
 
 
-def two_members(stage: Stage) -> None:
+def two_members(stage: ScenarioSession) -> None:
     """A group of one, of two, of one, of none."""
     stage.topic("stories", 2)
     g = "two-members"
     one = _enter(stage, g, "one")
-    stage.say("beat before joining", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 0, one), "one")
-    stage.say("one joins", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
+    stage.call("beat before joining", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 0, one), "one")
+    stage.call("one joins", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
     _look(stage, g, "completing")
-    stage.say("commit while completing", ApiKey.OFFSET_COMMIT, 9, commit(g, 1, one), "one")
-    stage.say("beat while completing", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, one), "one")
-    stage.say("sync of another generation", ApiKey.SYNC_GROUP, 5, _sync(g, 7, one, {}), "one")
+    stage.call("commit while completing", ApiKey.OFFSET_COMMIT, 9, commit(g, 1, one), "one")
+    stage.call("beat while completing", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, one), "one")
+    stage.call("sync of another generation", ApiKey.SYNC_GROUP, 5, _sync(g, 7, one, {}), "one")
     wrong = sg.SyncGroupRequest(g, 1, one, None, "consumer", "roundrobin", [])
-    stage.say("sync of another protocol", ApiKey.SYNC_GROUP, 5, wrong, "one")
-    stage.say("one syncs", ApiKey.SYNC_GROUP, 5, _sync(g, 1, one, {one: b"all"}), "one")
+    stage.call("sync of another protocol", ApiKey.SYNC_GROUP, 5, wrong, "one")
+    stage.call("one syncs", ApiKey.SYNC_GROUP, 5, _sync(g, 1, one, {one: b"all"}), "one")
     _look(stage, g, "stable")
-    stage.say("rejoin, leader, unchanged", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
-    stage.say("one syncs again", ApiKey.SYNC_GROUP, 5, _sync(g, 2, one, {one: b"all"}), "one")
+    stage.call("rejoin, leader, unchanged", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
+    stage.call("one syncs again", ApiKey.SYNC_GROUP, 5, _sync(g, 2, one, {one: b"all"}), "one")
     two = _enter(stage, g, "two")
     stage["two"].send(ApiKey.JOIN_GROUP, 9, _join(g, two))
     for _ in range(100):
@@ -89,110 +89,110 @@ def two_members(stage: Stage) -> None:
         if beat.error_code:
             break
         time.sleep(0.02)
-    stage.note("one learns of the rebalance", beat)
+    stage.record("one learns of the rebalance", beat)
     _look(stage, g, "preparing")
-    stage.say("commit while preparing", ApiKey.OFFSET_COMMIT, 9, commit(g, 2, one), "one")
-    stage.say("sync while preparing", ApiKey.SYNC_GROUP, 5, _sync(g, 2, one, {}), "one")
-    stage.say("one rejoins", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
-    stage.note("two is in", stage["two"].receive(ApiKey.JOIN_GROUP, 9))
+    stage.call("commit while preparing", ApiKey.OFFSET_COMMIT, 9, commit(g, 2, one), "one")
+    stage.call("sync while preparing", ApiKey.SYNC_GROUP, 5, _sync(g, 2, one, {}), "one")
+    stage.call("one rejoins", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
+    stage.record("two is in", stage["two"].receive(ApiKey.JOIN_GROUP, 9))
     stage["two"].send(ApiKey.SYNC_GROUP, 5, _sync(g, 3, two, {}))
     time.sleep(0.1)
-    stage.say("one hands out", ApiKey.SYNC_GROUP, 5, _sync(g, 3, one, {one: b"first", two: b"second"}), "one")
-    stage.note("two's share", stage["two"].receive(ApiKey.SYNC_GROUP, 5))
-    stage.say("commit, old generation", ApiKey.OFFSET_COMMIT, 9, commit(g, 2, one), "one")
-    stage.say("commit, nobody's", ApiKey.OFFSET_COMMIT, 9, commit(g, 3, "nobody"), "one")
-    stage.say("commit, no generation", ApiKey.OFFSET_COMMIT, 9, commit(g), "one")
-    stage.say("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, 3, one), "one")
-    stage.say("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]), "one")
+    stage.call("one hands out", ApiKey.SYNC_GROUP, 5, _sync(g, 3, one, {one: b"first", two: b"second"}), "one")
+    stage.record("two's share", stage["two"].receive(ApiKey.SYNC_GROUP, 5))
+    stage.call("commit, old generation", ApiKey.OFFSET_COMMIT, 9, commit(g, 2, one), "one")
+    stage.call("commit, nobody's", ApiKey.OFFSET_COMMIT, 9, commit(g, 3, "nobody"), "one")
+    stage.call("commit, no generation", ApiKey.OFFSET_COMMIT, 9, commit(g), "one")
+    stage.call("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, 3, one), "one")
+    stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]), "one")
     wanted = od.OffsetDeleteRequestTopic("stories", [od.OffsetDeleteRequestPartition(0)])
-    stage.say("forget a position that is read", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]), "one")
-    stage.say("two leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(two)]), "two")
-    stage.say("one beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 3, one), "one")
-    stage.say("two beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 3, two), "two")
-    stage.say("one is alone", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
-    stage.say("one syncs alone", ApiKey.SYNC_GROUP, 5, _sync(g, 4, one, {one: b"all"}), "one")
-    stage.say("one leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(one)]), "one")
+    stage.call("forget a position that is read", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]), "one")
+    stage.call("two leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(two)]), "two")
+    stage.call("one beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 3, one), "one")
+    stage.call("two beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 3, two), "two")
+    stage.call("one is alone", ApiKey.JOIN_GROUP, 9, _join(g, one), "one")
+    stage.call("one syncs alone", ApiKey.SYNC_GROUP, 5, _sync(g, 4, one, {one: b"all"}), "one")
+    stage.call("one leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(one)]), "one")
     _look(stage, g, "empty")
-    stage.say("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
-    stage.say("forget a position", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]), "one")
-    stage.say("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))
-    stage.say("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]), "one")
+    stage.call("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("forget a position", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]), "one")
+    stage.call("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]), "one")
     _look(stage, g, "dead")
 
 
-def old_versions(stage: Stage) -> None:
+def old_versions(stage: ScenarioSession) -> None:
     """A member that joins without being given an id first, in every version that allows it."""
     for version in (0, 1, 2, 3):
         g = f"old-{version}"
-        joined = stage.say(f"join v{version}", ApiKey.JOIN_GROUP, version, _join(g), g)
+        joined = stage.call(f"join v{version}", ApiKey.JOIN_GROUP, version, _join(g), g)
         rows = [sg.SyncGroupRequestAssignment(joined.member_id, b"all")]
         request = sg.SyncGroupRequest(g, joined.generation_id, joined.member_id, assignments=rows)
-        stage.say(f"sync v{min(version, 2)}", ApiKey.SYNC_GROUP, min(version, 2), request, g)
-        stage.say("list", ApiKey.DESCRIBE_GROUPS, min(version, 4), dg.DescribeGroupsRequest([g]), g)
+        stage.call(f"sync v{min(version, 2)}", ApiKey.SYNC_GROUP, min(version, 2), request, g)
+        stage.call("list", ApiKey.DESCRIBE_GROUPS, min(version, 4), dg.DescribeGroupsRequest([g]), g)
         leave = lg.LeaveGroupRequest(g, joined.member_id)
-        stage.say(f"leave v{min(version, 2)}", ApiKey.LEAVE_GROUP, min(version, 2), leave, g)
+        stage.call(f"leave v{min(version, 2)}", ApiKey.LEAVE_GROUP, min(version, 2), leave, g)
 
 
-def protocols(stage: Stage) -> None:
+def protocols(stage: ScenarioSession) -> None:
     """Members that do not fit."""
     g = "protocols"
     for kind, names in (("", ("range",)), ("consumer", ()), ("consumer", ("range", "sticky"))):
         member = _enter(stage, g, "fit")
-        stage.say(f"join {kind!r} {names}", ApiKey.JOIN_GROUP, 9, _join(g, member, kind=kind, names=names), "fit")
+        stage.call(f"join {kind!r} {names}", ApiKey.JOIN_GROUP, 9, _join(g, member, kind=kind, names=names), "fit")
     for kind, names in (("connect", ("range",)), ("consumer", ("other",)), ("", ("range",)), ("consumer", ())):
-        stage.say(f"new {kind!r} {names}", ApiKey.JOIN_GROUP, 9, _join(g, kind=kind, names=names), "other")
+        stage.call(f"new {kind!r} {names}", ApiKey.JOIN_GROUP, 9, _join(g, kind=kind, names=names), "other")
     for session in (5_999, 1_800_001, -1):
         request = j.JoinGroupRequest(g, session, 60_000, "", None, "consumer", _join(g).protocols)
-        stage.say(f"session {session}", ApiKey.JOIN_GROUP, 9, request, "other")
+        stage.call(f"session {session}", ApiKey.JOIN_GROUP, 9, request, "other")
 
 
-def static_members(stage: Stage) -> None:
+def static_members(stage: ScenarioSession) -> None:
     """A static member comes back under a new id; the old one is fenced."""
     g = "static"
-    first = stage.say("join", ApiKey.JOIN_GROUP, 9, _join(g, instance="i1"), "one")
+    first = stage.call("join", ApiKey.JOIN_GROUP, 9, _join(g, instance="i1"), "one")
     shares = {first.member_id: b"all"}
-    stage.say("sync", ApiKey.SYNC_GROUP, 5, _sync(g, 1, first.member_id, shares, "i1"), "one")
-    back = stage.say("back under a new id", ApiKey.JOIN_GROUP, 9, _join(g, instance="i1"), "again")
-    stage.say("and syncs", ApiKey.SYNC_GROUP, 5, _sync(g, 1, back.member_id, {}, "i1"), "again")
-    stage.say("the old self beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, first.member_id, "i1"), "one")
-    stage.say("and without instance", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, first.member_id), "one")
-    stage.say("another instance", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, back.member_id, "i9"), "one")
+    stage.call("sync", ApiKey.SYNC_GROUP, 5, _sync(g, 1, first.member_id, shares, "i1"), "one")
+    back = stage.call("back under a new id", ApiKey.JOIN_GROUP, 9, _join(g, instance="i1"), "again")
+    stage.call("and syncs", ApiKey.SYNC_GROUP, 5, _sync(g, 1, back.member_id, {}, "i1"), "again")
+    stage.call("the old self beats", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, first.member_id, "i1"), "one")
+    stage.call("and without instance", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, first.member_id), "one")
+    stage.call("another instance", ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 1, back.member_id, "i9"), "one")
     fenced = commit(g, 1, first.member_id)
     fenced.group_instance_id = "i1"  # type: ignore[attr-defined]
-    stage.say("the old self commits", ApiKey.OFFSET_COMMIT, 9, fenced, "one")
+    stage.call("the old self commits", ApiKey.OFFSET_COMMIT, 9, fenced, "one")
     _look(stage, g, "with a static member")
-    old = stage.say("back in v4 of sync and v8 of join", ApiKey.JOIN_GROUP, 8, _join(g, instance="i1"), "third")
-    stage.say("old sync", ApiKey.SYNC_GROUP, 5, _sync(g, 1, old.member_id, {}, "i1"), "third")
+    old = stage.call("back in v4 of sync and v8 of join", ApiKey.JOIN_GROUP, 8, _join(g, instance="i1"), "third")
+    stage.call("old sync", ApiKey.SYNC_GROUP, 5, _sync(g, 1, old.member_id, {}, "i1"), "third")
     gone = [lg.MemberIdentity("", "i1"), lg.MemberIdentity("", "i7"), lg.MemberIdentity("nobody")]
-    stage.say("leave by instance", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=gone), "third")
+    stage.call("leave by instance", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=gone), "third")
     _look(stage, g, "without it")
 
 
-def simple_consumers(stage: Stage) -> None:
+def simple_consumers(stage: ScenarioSession) -> None:
     """Positions without members."""
     g = "simple"
-    stage.say("nothing there", ApiKey.OFFSET_FETCH, 9, _positions(g))
-    stage.say("commit", ApiKey.OFFSET_COMMIT, 9, commit(g))
+    stage.call("nothing there", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("commit", ApiKey.OFFSET_COMMIT, 9, commit(g))
     _look(stage, g, "simple")
-    stage.say("commit with a generation", ApiKey.OFFSET_COMMIT, 9, commit(g, 5))
-    stage.say("commit as somebody", ApiKey.OFFSET_COMMIT, 9, commit(g, -1, "somebody"))
-    stage.say("offset -5", ApiKey.OFFSET_COMMIT, 9, commit(g, offset=-5))
-    stage.say("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
-    stage.say("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
-    stage.say("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("commit with a generation", ApiKey.OFFSET_COMMIT, 9, commit(g, 5))
+    stage.call("commit as somebody", ApiKey.OFFSET_COMMIT, 9, commit(g, -1, "somebody"))
+    stage.call("offset -5", ApiKey.OFFSET_COMMIT, 9, commit(g, offset=-5))
+    stage.call("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
+    stage.call("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))
 
 
-def deleted_topic(stage: Stage) -> None:
+def deleted_topic(stage: ScenarioSession) -> None:
     """What becomes of positions when their topic goes and comes back."""
     g = "of-a-deleted-topic"
     stage.topic("short-lived")
-    stage.say("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived"))
+    stage.call("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived"))
     gone = dt.DeleteTopicsRequest([dt.DeleteTopicState("short-lived")], timeout_ms=10_000)
-    stage.say("delete the topic", ApiKey.DELETE_TOPICS, 6, gone)
-    stage.settle()
-    stage.say("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("delete the topic", ApiKey.DELETE_TOPICS, 6, gone)
+    stage.wait_until_current()
+    stage.call("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
     _look(stage, g, "of a deleted topic")
     stage.topic("short-lived")
-    stage.say("positions of the new topic", ApiKey.OFFSET_FETCH, 9, _positions(g))
-    stage.say("commit again", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived", offset=1))
-    stage.say("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("positions of the new topic", ApiKey.OFFSET_FETCH, 9, _positions(g))
+    stage.call("commit again", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived", offset=1))
+    stage.call("positions then", ApiKey.OFFSET_FETCH, 9, _positions(g))

@@ -1,6 +1,6 @@
 """How transactions are kept where they are decided: their markers do not get through, until they may.
 
-Of a real Kafka they go through a `Door` that is shut: it sends them to the listener of brokers, its own ones too.
+Of a real Kafka they go through a `ClosableProxy` that is shut: it sends them to the listener of brokers, its own ones too.
 ``python -m compat_tests.holding FILE serve ...`` is Ottla's command line in a process that tells no partition how a
 transaction has ended while there is ``FILE``.
 """
@@ -18,7 +18,7 @@ from ottla.broker.txn.markers import TxnMarkerSender
 from ottla.cli.main import main
 
 
-class Door:
+class ClosableProxy:
     """A port that leads to another one of this machine, until it is shut."""
 
     def __init__(self, to: int) -> None:
@@ -27,9 +27,9 @@ class Door:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._stand, daemon=True).start()
+        threading.Thread(target=self._accept, daemon=True).start()
 
-    def _stand(self) -> None:
+    def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 came, _ = self._listener.accept()
@@ -40,16 +40,16 @@ class Door:
                     continue
                 self._open += [came, on]
                 for pair in ((came, on), (on, came)):
-                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
+                    threading.Thread(target=self._forward, args=pair, daemon=True).start()
 
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while raw := source.recv(65536):
                 target.sendall(raw)
         with suppress(OSError):
             target.shutdown(socket.SHUT_RDWR)
 
-    def shut(self) -> None:
+    def close(self) -> None:
         """Nothing more gets through."""
         for one in (self._listener, *self._open):
             with suppress(OSError):

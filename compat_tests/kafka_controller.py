@@ -22,9 +22,9 @@ from ottla.wire.schema import Message
 
 CLUSTER = "c"
 SESSION_MS = 9_000
-REPLAY, ADVANCE, ACTIVATE, BEGIN = 0, 1, 2, 99
-FENCE_STALE, BALANCE, RESCUE = 17, 18, 19
-WHAT: dict[type[Message], tuple[int, int]] = {
+REPLAY, ADVANCE, ACTIVATE, RESET = 0, 1, 2, 99
+FENCE_STALE, BALANCE, ELECT_UNCLEAN = 17, 18, 19
+REQUEST_CODES: dict[type[Message], tuple[int, int]] = {
     br.BrokerRegistrationRequest: (10, 4),
     bh.BrokerHeartbeatRequest: (11, 2),
     ap.AlterPartitionRequest: (12, 3),
@@ -37,7 +37,7 @@ WHAT: dict[type[Message], tuple[int, int]] = {
 """What Kafka's side calls each request, and the version it is sent in."""
 
 
-class Said(NamedTuple):
+class ControllerStepResult(NamedTuple):
     """What Kafka's classes made of a step."""
 
     records: list[Message]
@@ -45,7 +45,7 @@ class Said(NamedTuple):
     answer: bytes | None
 
 
-class Kafka:
+class KafkaControllerProcess:
     """Kafka's classes in a process of their own."""
 
     def __init__(self, classpath: str) -> None:
@@ -57,17 +57,17 @@ class Kafka:
             bufsize=0,
         )
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """A new cluster that knows nothing."""
-        self._send(BEGIN, SESSION_MS, CLUSTER.encode())
+        self._send(RESET, SESSION_MS, CLUSTER.encode())
 
-    def step(self, what: int, version: int = 0, body: bytes = b"") -> Said:
+    def step(self, what: int, version: int = 0, body: bytes = b"") -> ControllerStepResult:
         """Take a step."""
         self._send(what, version, body)
         records = [decode_record(self._read(self._int())) for _ in range(self._int())]
         error = struct.unpack(">h", self._read(2))[0]
         length = self._int()
-        return Said(records, error, None if length < 0 else self._read(length))
+        return ControllerStepResult(records, error, None if length < 0 else self._read(length))
 
     def close(self) -> None:
         """The end."""

@@ -14,15 +14,15 @@ from typing import Any
 from compat_tests.cluster import free_port
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-NEEDED = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "kcat")
-MISSING = [x for x in NEEDED if shutil.which(x, path=PATH) is None]
-MISSING += ["gssapi"] if find_spec("gssapi") is None else []
+REQUIRED_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "kcat")
+MISSING_PROGRAMS = [x for x in REQUIRED_PROGRAMS if shutil.which(x, path=PATH) is None]
+MISSING_PROGRAMS += ["gssapi"] if find_spec("gssapi") is None else []
 """Commands and packages this machine has not."""
 SKEW_S = 6
 """How far a client's clock may be off, at servers."""
 
 
-class Realm:
+class KerberosRealm:
     """A KDC, and the keys it knows."""
 
     name = "OTTLA.TEST"
@@ -61,7 +61,7 @@ class Realm:
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
 
-    def add(self, keytab: str, *principals: str) -> str:
+    def add_principals(self, keytab: str, *principals: str) -> str:
         """Make principals, with their keys in a file; gives its path."""
         path = str(self.where / keytab)
         for principal in principals:
@@ -73,7 +73,7 @@ class Realm:
         """Give it another key, which no file has."""
         self._run("kadmin.local", "-q", f"cpw -randkey {principal}@{self.name}")
 
-    def __enter__(self) -> Realm:
+    def __enter__(self) -> KerberosRealm:
         self._run("kdb5_util", "create", "-s", "-P", "no-secret", "-r", self.name)
         with (self.where / "kdc.log").open("ab") as log:
             self._kdc = subprocess.Popen(["krb5kdc", "-n"], env=self.environ, stdout=log, stderr=log)

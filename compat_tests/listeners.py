@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_ports
-from ottla.world.tests.authority import Authority
+from ottla.world.tests.authority import CertificateAuthority
 
 
-def listening(ports: Mapping[str, int], protocols: Mapping[str, str], host: str = "localhost") -> dict[str, str]:
+def listener_settings(
+    ports: Mapping[str, int], protocols: Mapping[str, str], host: str = "localhost"
+) -> dict[str, str]:
     """The settings of listeners by their names; brokers reach each other at the one called PLAINTEXT."""
     at = {name: f"{name}://{host}:{port}" for name, port in ports.items()}
     return {
@@ -21,44 +23,44 @@ def listening(ports: Mapping[str, int], protocols: Mapping[str, str], host: str 
     }
 
 
-class Certificates:
+class ListenerCertificates:
     """A server's and a client's of one authority, a stranger's, and those whom each side trusts: files."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
-        authority = Authority(where / "ca")
-        self.trusted = authority.trusted.location
+        authority = CertificateAuthority(where / "ca")
+        self.truststore = authority.truststore.location
         self.server = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
         self.client = authority.issue("client", "/O=Here/CN=alice", alt="DNS:alice").location
-        self.other = Authority(where / "other").trusted.location
-        self.stranger = Authority(where / "third").issue("mallory", "/CN=mallory").location
+        self.other = CertificateAuthority(where / "other").truststore.location
+        self.untrusted = CertificateAuthority(where / "third").issue("mallory", "/CN=mallory").location
 
-    def stores(self) -> dict[str, str]:
+    def store_settings(self) -> dict[str, str]:
         """A broker's settings of them."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.server,
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.trusted,
+            "ssl.truststore.location": self.truststore,
         }
 
 
-Settings = Callable[[Mapping[str, int]], Mapping[str, str]]
+SettingsFactory = Callable[[Mapping[str, int]], Mapping[str, str]]
 """By the ports of a broker's listeners: all it is told."""
 
 
-def ports_of(protocols: Mapping[str, str], **known: int) -> dict[str, int]:
+def assign_ports(protocols: Mapping[str, str], **known: int) -> dict[str, int]:
     """A port for each listener."""
     free = [name for name in protocols if name not in known]
     return {**known, **dict(zip(free, free_ports(len(free)), strict=True))}
 
 
-class Listening(OttlaProcess):
+class OttlaWithListeners(OttlaProcess):
     """``ottla serve`` with a properties file."""
 
-    def __init__(self, data_dir: Path, protocols: Mapping[str, str], settings: Settings) -> None:
+    def __init__(self, data_dir: Path, protocols: Mapping[str, str], settings: SettingsFactory) -> None:
         super().__init__(data_dir)
-        self.ports = ports_of(protocols, PLAINTEXT=self.port)
+        self.ports = assign_ports(protocols, PLAINTEXT=self.port)
         self.file = data_dir.parent / "ottla.properties"
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings(self.ports).items()))
 
@@ -66,11 +68,11 @@ class Listening(OttlaProcess):
         return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
 
-class ListeningKafka(KafkaProcess):
+class KafkaWithListeners(KafkaProcess):
     """Apache Kafka with the same."""
 
-    def __init__(self, data_dir: Path, protocols: Mapping[str, str], settings: Settings) -> None:
+    def __init__(self, data_dir: Path, protocols: Mapping[str, str], settings: SettingsFactory) -> None:
         super().__init__(data_dir)
-        self.ports = ports_of(protocols, PLAINTEXT=self.port, CONTROLLER=self.controller_port)
+        self.ports = assign_ports(protocols, PLAINTEXT=self.port, CONTROLLER=self.controller_port)
         with self.config.open("a") as out:
             out.writelines(f"{key}={value}\n" for key, value in settings(self.ports).items())

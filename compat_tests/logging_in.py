@@ -8,20 +8,20 @@ from pathlib import Path
 
 from compat_tests.jars import classpath
 
-Cells = Mapping[str, Mapping[str, str]]
+LoginCells = Mapping[str, Mapping[str, str]]
 """By name: a client's settings."""
 
 
-def by_java(cells: Cells, where: Path, *options: str) -> dict[str, str]:
+def log_in_by_java(cells: LoginCells, where: Path, *options: str) -> dict[str, str]:
     """What the client is told, cell by cell; a machine that is busy makes it give up: then it is asked again, twice."""
-    said = _asked(cells, where, options)
+    said = _run_client(cells, where, options)
     for turn in range(2):
         late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}
-        said |= _asked(late, where.with_suffix(f".again{turn}"), options) if late else {}
+        said |= _run_client(late, where.with_suffix(f".again{turn}"), options) if late else {}
     return said
 
 
-def _asked(cells: Cells, where: Path, options: tuple[str, ...]) -> dict[str, str]:
+def _run_client(cells: LoginCells, where: Path, options: tuple[str, ...]) -> dict[str, str]:
     where.mkdir()
     for number, values in enumerate(cells.values()):
         (where / f"{number:02d}").write_text("".join(f"{key}={value}\n" for key, value in values.items()))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from compat_tests.odd_values import MEANT
+from compat_tests.odd_values import LIKELY_VALUES
 from ottla.broker.server.dispatch import ApiSpec
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.interpreter import spec_of
@@ -17,7 +17,7 @@ from ottla.wire.record import NewRecord
 from ottla.wire.records import build_batch
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 BATCH = build_batch([NewRecord(b"k", b"v", 10**12)])
 KINDS = ("distinct", "equal", "empty")
 """Elements with different names and numbers, equal elements with valid values, and elements with default values."""
@@ -43,7 +43,7 @@ FIXED_VALUES: dict[str, Any] = {
 """Values that let a request pass the first checks and do nothing that cannot be undone, by field name."""
 
 
-class ArrayOf(NamedTuple):
+class RequestArray(NamedTuple):
     """One array of a request class in one version."""
 
     key: ApiKey
@@ -54,7 +54,7 @@ class ArrayOf(NamedTuple):
         return f"{self.key.name} v{self.version} {'.'.join(self.path)}"
 
 
-def paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
+def array_paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
     """Yield the path of every array that the version has, outer arrays first."""
     for spec in fields_of(cls):
         if version not in spec.versions:
@@ -62,26 +62,26 @@ def paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
         if spec.is_array:
             yield (spec.name,)
         if spec.struct is not None:
-            yield from ((spec.name, *rest) for rest in paths(spec.struct, version))
+            yield from ((spec.name, *rest) for rest in array_paths(spec.struct, version))
 
 
-def arrays(apis: Mapping[ApiKey, ApiSpec], key: ApiKey) -> list[ArrayOf]:
+def find_arrays(apis: Mapping[ApiKey, ApiSpec], key: ApiKey) -> list[RequestArray]:
     """Return every array of an API: in the newest version, and in the oldest where it has another shape there."""
     route, cls = apis[key], request_class(key)
     oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
-    newest = [ArrayOf(key, route.max_version, path) for path in paths(cls, route.max_version)]
+    newest = [RequestArray(key, route.max_version, path) for path in array_paths(cls, route.max_version)]
     known = {array.path for array in newest}
     flexible = spec_of(cls).flexible
     other_form = (oldest in flexible) != (route.max_version in flexible)
     for version in range(oldest, route.max_version):
-        for path in paths(cls, version):
+        for path in array_paths(cls, version):
             if path not in known or (version == oldest and other_form):
                 known.add(path)
-                newest.append(ArrayOf(key, version, path))
+                newest.append(RequestArray(key, version, path))
     return newest
 
 
-def long_request(array: ArrayOf, count: int, kind: str, known: Mapping[str, Any] = NOTHING) -> Message:
+def long_request(array: RequestArray, count: int, kind: str, known: Mapping[str, Any] = NO_VALUES) -> Message:
     """Return a request whose array has ``count`` elements; every other array on the way has one.
 
     ``known``: values of fields outside the long array, as the node has them: the epoch of a broker, say.
@@ -96,7 +96,7 @@ def _struct(
     count: int,
     kind: str,
     number: int | None,
-    known: Mapping[str, Any] = NOTHING,
+    known: Mapping[str, Any] = NO_VALUES,
 ) -> Message:
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
@@ -119,11 +119,11 @@ def _on_path(
         inner = _struct(spec.struct, version, rest, count, kind, None, known)
         return [inner] if spec.is_array else inner
     if kind != "distinct":
-        return [_element(spec, version, kind, None, known if kind == "equal" else NOTHING)] * count
+        return [_element(spec, version, kind, None, known if kind == "equal" else NO_VALUES)] * count
     return [_element(spec, version, kind, number) for number in range(count)]
 
 
-def _element(spec: FieldSpec, version: int, kind: str, number: int | None, known: Mapping[str, Any] = NOTHING) -> Any:
+def _element(spec: FieldSpec, version: int, kind: str, number: int | None, known: Mapping[str, Any] = NO_VALUES) -> Any:
     if spec.struct is not None:
         return _struct(spec.struct, version, (), 0, kind, number, known)
     return _scalar(spec.element, spec.name, kind, number)
@@ -135,7 +135,7 @@ def _beside(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any
         value = FIXED_VALUES[spec.name]
         return value if value is not None or version in spec.nullable else spec.default_value()
     if spec.is_array:
-        is_set_aside = MEANT.get(spec.name) == ()
+        is_set_aside = LIKELY_VALUES.get(spec.name) == ()
         return [] if kind == "empty" or is_set_aside else [_element(spec, version, kind, number)]
     if spec.struct is not None:
         return None if version in spec.nullable else _struct(spec.struct, version, (), 0, kind, number)
@@ -143,7 +143,7 @@ def _beside(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any
 
 
 def _scalar(kind: str, name: str, form: str, number: int | None) -> Any:
-    known = MEANT.get(name) or (FIXED_VALUES.get(name),)
+    known = LIKELY_VALUES.get(name) or (FIXED_VALUES.get(name),)
     match kind:
         case "bool":
             return FIXED_VALUES.get(name, False)

@@ -30,16 +30,16 @@ BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000
 """The first record's time: not so old that retention would take it."""
 BIG = 1_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CELLS = (*CODECS, "keys, nulls, headers", "timestamps", "1 MB", "admin", "two members")
+MATRIX_CELLS = (*CODECS, "keys, nulls, headers", "timestamps", "1 MB", "admin", "two members")
 YES, NO, NOT_OFFERED = "yes", "NO", "-"
-MEMBERS_WITHIN_S = 150.0
+MEMBERS_TIMEOUT_S = 150.0
 
 
-class Missing(Exception):
+class ToolchainMissing(Exception):
     """A toolchain that this machine does not have."""
 
 
-class Client(NamedTuple):
+class MatrixClient(NamedTuple):
     """One row: a client library, its version, and how to run its program."""
 
     name: str
@@ -59,7 +59,7 @@ def _fetched(name: str, *commands: list[str]) -> Path:
     shutil.copytree(SOURCES / name, where, dirs_exist_ok=True)
     for command in commands:
         if shutil.which(command[0]) is None:
-            raise Missing(f"no {command[0]} on this machine")
+            raise ToolchainMissing(f"no {command[0]} on this machine")
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     stamp.write_text(state)
@@ -89,14 +89,14 @@ def _kcat() -> Path:
     where = CACHE / "clients" / "kcat"
     where.mkdir(parents=True, exist_ok=True)
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise Missing("no Debian packages on this machine")
+        raise ToolchainMissing("no Debian packages on this machine")
     if not (where / "kcat").exists():
         packages = ["kcat=1.7.1-2", "librdkafka1", "libyajl2"]
         done = subprocess.run(
             ["apt-get", "download", *packages], cwd=where, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise Missing(f"kcat's packages cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
+            raise ToolchainMissing(f"kcat's packages cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
         for package in where.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, where / "root"], check=True)
         script = where / "kcat"
@@ -111,7 +111,7 @@ def _kcat() -> Path:
 def _java() -> list[str]:
     jars("kafka")
     if shutil.which("java") is None:
-        raise Missing("no java on this machine")
+        raise ToolchainMissing("no java on this machine")
     return ["java", "-cp", classpath(), str(SOURCES / "java" / "Compat.java")]
 
 
@@ -120,18 +120,18 @@ def _python(name: str) -> list[str]:
 
 
 CLIENTS = (
-    Client("confluent-kafka", "2.16.1", lambda: _python("confluent")),
-    Client("kafka-python", "3.0.12", lambda: _python("kafka-python")),
-    Client("aiokafka", "0.14.0", lambda: _python("aiokafka")),
-    Client("Java kafka-clients", "4.3.1", _java),
-    Client("kafkajs", "2.2.4", lambda: ["node", str(_node() / "clients.mjs"), "kafkajs"]),
-    Client("@platformatic/kafka", "1.35.0", lambda: ["node", str(_node() / "clients.mjs"), "platformatic"]),
-    Client("franz-go", "1.22.2", lambda: [str(_go() / "compat"), "franz-go"]),
-    Client("sarama", "1.61.1", lambda: [str(_go() / "compat"), "sarama"]),
-    Client("segmentio/kafka-go", "0.4.51", lambda: [str(_go() / "compat"), "kafka-go"]),
-    Client("rdkafka (Rust)", "0.39.0", lambda: [str(_rust() / "target/debug/compat"), "rdkafka"]),
-    Client("rskafka", "0.6.0", lambda: [str(_rust() / "target/debug/compat"), "rskafka"], has_groups=False),
-    Client(
+    MatrixClient("confluent-kafka", "2.16.1", lambda: _python("confluent")),
+    MatrixClient("kafka-python", "3.0.12", lambda: _python("kafka-python")),
+    MatrixClient("aiokafka", "0.14.0", lambda: _python("aiokafka")),
+    MatrixClient("Java kafka-clients", "4.3.1", _java),
+    MatrixClient("kafkajs", "2.2.4", lambda: ["node", str(_node() / "clients.mjs"), "kafkajs"]),
+    MatrixClient("@platformatic/kafka", "1.35.0", lambda: ["node", str(_node() / "clients.mjs"), "platformatic"]),
+    MatrixClient("franz-go", "1.22.2", lambda: [str(_go() / "compat"), "franz-go"]),
+    MatrixClient("sarama", "1.61.1", lambda: [str(_go() / "compat"), "sarama"]),
+    MatrixClient("segmentio/kafka-go", "0.4.51", lambda: [str(_go() / "compat"), "kafka-go"]),
+    MatrixClient("rdkafka (Rust)", "0.39.0", lambda: [str(_rust() / "target/debug/compat"), "rdkafka"]),
+    MatrixClient("rskafka", "0.6.0", lambda: [str(_rust() / "target/debug/compat"), "rskafka"], has_groups=False),
+    MatrixClient(
         "kcat",
         "1.7.1",
         lambda: ["env", f"KCAT={_kcat() / 'kcat'}", sys.executable, str(SOURCES / "kcat" / "kcat.py")],
@@ -139,7 +139,7 @@ CLIENTS = (
 )
 
 
-def command_of(client: Client) -> list[str]:
+def client_command(client: MatrixClient) -> list[str]:
     """How to run a client's program; what it needs is fetched and built first.
 
     Raises:
@@ -154,7 +154,7 @@ def command_of(client: Client) -> list[str]:
 # --------------------------------------------------------------------- what a run proves
 
 
-def expected(codec: str) -> list[tuple[str, str, str, int]]:
+def expected_records(codec: str) -> list[tuple[str, str, str, int]]:
     """What every client writes with a codec: some keys and values are null (an empty text stands for null here)."""
     return [
         ("" if i % 7 == 0 else f"key-{i}", "" if i % 11 == 5 else f"{codec}-{i}", str(i), BASE_MS + i)
@@ -162,14 +162,14 @@ def expected(codec: str) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def judge(outcome: dict[str, Any]) -> dict[str, str]:
+def evaluate_cells(outcome: dict[str, Any]) -> dict[str, str]:
     """The cells a run of mode ``all`` fills."""
     got = [(k or "", v or "", n, at) for k, v, n, at in outcome["got"]]
-    wanted = [row for codec in outcome["codecs"] for row in expected(codec)]
+    wanted = [row for codec in outcome["codecs"] for row in expected_records(codec)]
     values = {v for _, v, _, _ in got}
     cells = {}
     for codec in CODECS:
-        there = values >= {v for _, v, _, _ in expected(codec) if v}
+        there = values >= {v for _, v, _, _ in expected_records(codec) if v}
         cells[codec] = (YES if there else NO) if codec in outcome["codecs"] else NOT_OFFERED
     whole = sorted(row[:3] for row in got) == sorted(row[:3] for row in wanted) and outcome["end"] == len(wanted)
     cells["keys, nulls, headers"] = YES if whole and outcome.get("state", "Stable") in ("Stable", "Empty") else NO
@@ -182,18 +182,18 @@ def judge(outcome: dict[str, Any]) -> dict[str, str]:
     return cells
 
 
-class MemberEnded(Exception):
+class MemberProcessEnded(Exception):
     """A member's program ended of itself."""
 
 
-class Member:
+class MemberProcess:
     """One member of a group: a client's program that prints what it reads."""
 
     def __init__(self, command: list[str], bootstrap: str, topic: str, group: str, mode: str = "member") -> None:
         self._process = subprocess.Popen(
             [*command, mode, bootstrap, topic, group], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        self.seen: dict[str, set[int]] = {}
+        self.records_seen: dict[str, set[int]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -201,12 +201,12 @@ class Member:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             partition, _, value = line.strip().partition(" ")
-            self.seen.setdefault(value, set()).add(int(partition))
+            self.records_seen.setdefault(value, set()).add(int(partition))
 
     def check(self) -> None:
         """Raises MemberEnded: there is nobody left to read anything."""
         if self._process.poll() is not None:
-            raise MemberEnded(f"{self._process.args!r} ended with {self._process.returncode}")
+            raise MemberProcessEnded(f"{self._process.args!r} ended with {self._process.returncode}")
 
     def kill(self) -> None:
         """``kill -9``: the group learns of it by silence."""
@@ -230,8 +230,8 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": bootstrap})
-    members = [Member(command, bootstrap, topic, topic, mode) for _ in range(2)]
-    deadline = time.monotonic() + MEMBERS_WITHIN_S
+    members = [MemberProcess(command, bootstrap, topic, topic, mode) for _ in range(2)]
+    deadline = time.monotonic() + MEMBERS_TIMEOUT_S
     number = 0
 
     def until(done: Callable[[str], bool]) -> bool:
@@ -251,11 +251,14 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
     try:
         first, second = members
         shared = until(
-            lambda r: len(first.seen.get(r, ())) == 1 == len(second.seen.get(r, ())) and first.seen[r] != second.seen[r]
+            lambda r: (
+                len(first.records_seen.get(r, ())) == 1 == len(second.records_seen.get(r, ()))
+                and first.records_seen[r] != second.records_seen[r]
+            )
         )
         second.kill()
         members.pop()
-        return shared and until(lambda r: first.seen.get(r) == {0, 1} and r not in second.seen)
+        return shared and until(lambda r: first.records_seen.get(r) == {0, 1} and r not in second.records_seen)
     finally:
         for member in members:
             member.kill()
@@ -270,16 +273,16 @@ def two_members(command: list[str], bootstrap: str, name: str, mode: str = "memb
     for turn in range(3):
         try:
             return _try_two_members(command, bootstrap, f"{name}-{turn}", mode)
-        except MemberEnded as ended:
+        except MemberProcessEnded as ended:
             print(ended, file=sys.stderr)
     return False
 
 
-def row_of(client: Client, bootstrap: str, run: str) -> dict[str, str] | str:
+def client_row(client: MatrixClient, bootstrap: str, run: str) -> dict[str, str] | str:
     """A client's cells, or why it was left out. ``run`` makes names that nobody has used."""
     try:
-        command = command_of(client)
-    except Missing as missing:
+        command = client_command(client)
+    except ToolchainMissing as missing:
         return str(missing)
     name = "".join(c if c.isalnum() else "-" for c in client.name) + f"-{run}"
     done = subprocess.run(
@@ -292,9 +295,9 @@ def row_of(client: Client, bootstrap: str, run: str) -> dict[str, str] | str:
     )
     if done.returncode != 0:
         print(f"{client.name}: {done.stdout[-500:]}{done.stderr[-3000:]}", file=sys.stderr)
-        cells = dict.fromkeys(CELLS, NO)
+        cells = dict.fromkeys(MATRIX_CELLS, NO)
     else:
-        cells = judge(json.loads(done.stdout.strip().split("\n")[-1]))
+        cells = evaluate_cells(json.loads(done.stdout.strip().split("\n")[-1]))
     if client.has_groups:
         cells["two members"] = YES if two_members(command, bootstrap, name) else NO
     else:
@@ -302,19 +305,21 @@ def row_of(client: Client, bootstrap: str, run: str) -> dict[str, str] | str:
     return cells
 
 
-def measure(bootstrap: str, clients: tuple[Client, ...] = CLIENTS, run: str = "") -> dict[str, dict[str, str] | str]:
+def measure_clients(
+    bootstrap: str, clients: tuple[MatrixClient, ...] = CLIENTS, run: str = ""
+) -> dict[str, dict[str, str] | str]:
     """Every client's row; three at a time, since most of it is waiting."""
     run = run or hex(time.time_ns())[-8:]
     with ThreadPoolExecutor(3) as pool:
-        rows = pool.map(lambda client: row_of(client, bootstrap, run), clients)
+        rows = pool.map(lambda client: client_row(client, bootstrap, run), clients)
         return {client.name: row for client, row in zip(clients, rows, strict=True)}
 
 
-def table(rows: dict[str, dict[str, str] | str]) -> str:
+def format_table(rows: dict[str, dict[str, str] | str]) -> str:
     """The matrix in Markdown."""
     versions = {client.name: client.version for client in CLIENTS}
-    lines = ["| client | version | " + " | ".join(CELLS) + " |", "|---" * (len(CELLS) + 2) + "|"]
+    lines = ["| client | version | " + " | ".join(MATRIX_CELLS) + " |", "|---" * (len(MATRIX_CELLS) + 2) + "|"]
     for name, cells in rows.items():
-        shown = [f"left out: {cells}"] if isinstance(cells, str) else [cells[cell] for cell in CELLS]
+        shown = [f"left out: {cells}"] if isinstance(cells, str) else [cells[cell] for cell in MATRIX_CELLS]
         lines.append(f"| {name} | {versions[name]} | " + " | ".join(shown) + " |")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Ways in, for every stock client: mechanisms in plain text and on TLS, rightly and wrongly; ``OTTLA_MECHANISMS=all``.
 
 A client's program under ``clients/`` gets a list of ways in and says of each whether it leads in, or the class of the
-error it was told. What a client's library does not have stands in `LACKS`, with the reason.
+error it was told. What a client's library does not have stands in `UNSUPPORTED`, with the reason.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compat_tests.jars import jars
-from compat_tests.listeners import Certificates, listening
-from compat_tests.logging_in import by_java
-from compat_tests.matrix import SOURCES, Missing, _fetched, _kcat
+from compat_tests.listeners import ListenerCertificates, listener_settings
+from compat_tests.logging_in import log_in_by_java
+from compat_tests.matrix import SOURCES, ToolchainMissing, _fetched, _kcat
 from compat_tests.test_tokens import ALLOWED, PACKAGE, token
 from ottla.broker.tests.token_maker import OTHER
 
@@ -40,10 +40,10 @@ PROTOCOLS = {
     "CONTROLLER": "PLAINTEXT",
 }
 """The listeners; two of them take PLAIN and nothing else."""
-Cell = dict[str, Any]
+LoginCell = dict[str, Any]
 
 
-class Place(Certificates):
+class SaslFixture(ListenerCertificates):
     """Certificates and keys, and the settings that name them."""
 
     def __init__(self, where: Path, published: bytes) -> None:
@@ -55,8 +55,8 @@ class Place(Certificates):
         """A broker's: the same for both kinds of node."""
         handler = "oauthbearer.sasl.server.callback.handler.class"
         out = {
-            **listening(ports, PROTOCOLS),
-            **self.stores(),
+            **listener_settings(ports, PROTOCOLS),
+            **self.store_settings(),
             "sasl.enabled.mechanisms": ",".join(MODULES),
             "listener.name.mutual.ssl.client.auth": "required",
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.keys}",
@@ -75,7 +75,7 @@ class Place(Certificates):
                 out[f"{own}{mechanism.lower()}.sasl.jaas.config"] = f"{MODULES[mechanism]} required;"
         return out
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[LoginCell]:
         """All ways in; ``listener`` is to become an address."""
         for listener, less, how in (("IN", "LESS", "in plain text"), ("BOTH", "LESSTLS", "on TLS")):
             for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
@@ -93,18 +93,20 @@ class Place(Certificates):
         yield self._cell("TLS: host names not looked at", "TLS") | {"host": "127.0.0.1", "checks_host": False}
         yield self._cell("TLS: no certificate", "MUTUAL")
         yield self._cell("TLS: a certificate", "MUTUAL") | {"certificate": self.client}
-        yield self._cell("TLS: a stranger's certificate", "MUTUAL") | {"certificate": self.stranger}
+        yield self._cell("TLS: a stranger's certificate", "MUTUAL") | {"certificate": self.untrusted}
 
-    def _cell(self, name: str, listener: str) -> Cell:
-        out: Cell = {"name": name, "listener": listener, "protocol": PROTOCOLS[listener], "host": "localhost"}
+    def _cell(self, name: str, listener: str) -> LoginCell:
+        out: LoginCell = {"name": name, "listener": listener, "protocol": PROTOCOLS[listener], "host": "localhost"}
         if out["protocol"].endswith("SSL"):
-            out |= {"ca": self.trusted, "checks_host": True}
+            out |= {"ca": self.truststore, "checks_host": True}
         return out
 
-    def _login(self, name: str, listener: str, mechanism: str, user: str = "alice", password: str = PASSWORD) -> Cell:
+    def _login(
+        self, name: str, listener: str, mechanism: str, user: str = "alice", password: str = PASSWORD
+    ) -> LoginCell:
         return self._cell(name, listener) | {"mechanism": mechanism, "user": user, "password": password}
 
-    def _token(self, name: str, listener: str, made: str) -> Cell:
+    def _token(self, name: str, listener: str, made: str) -> LoginCell:
         return self._cell(name, listener) | {"mechanism": "OAUTHBEARER", "token": made}
 
 
@@ -120,7 +122,7 @@ SAMPLE = (
 """Of each client, in each run of the tests."""
 
 
-def placed(cells: list[Cell], ports: Mapping[str, int]) -> list[Cell]:
+def with_ports(cells: list[LoginCell], ports: Mapping[str, int]) -> list[LoginCell]:
     """The cells with the addresses of a node's listeners."""
     out = []
     for cell in cells:
@@ -133,7 +135,7 @@ def placed(cells: list[Cell], ports: Mapping[str, int]) -> list[Cell]:
 # ---------------------------------------------------------------- clients
 
 
-class Client(NamedTuple):
+class SaslClientProgram(NamedTuple):
     """A client library, its version, and how to run its program."""
 
     name: str
@@ -161,33 +163,35 @@ def _go() -> str:
 @cache
 def _rust() -> str:
     if shutil.which("make") is None or not Path("/usr/include/openssl/ssl.h").exists():
-        raise Missing("its library is built with OpenSSL's headers, which are not here")
+        raise ToolchainMissing("its library is built with OpenSSL's headers, which are not here")
     return str(_fetched("login_rust", ["cargo", "build", "--quiet"]) / "target/debug/login")
 
 
 CLIENTS = (
-    Client("Java kafka-clients", "4.3.1", None, is_sampled=False),
-    Client("confluent-kafka", "2.16.1", lambda: _python("confluent")),
-    Client("kafka-python", "3.0.12", lambda: _python("kafka-python")),
-    Client("aiokafka", "0.14.0", lambda: _python("aiokafka")),
-    Client("franz-go", "1.22.2", lambda: [_go()]),
-    Client("kafkajs", "2.2.4", lambda: ["node", _node()]),
-    Client("rdkafka (Rust)", "0.39.0", lambda: [_rust()], is_sampled=False),
-    Client("kcat", "1.7.1", lambda: ["env", f"KCAT={_kcat() / 'kcat'}", *_python("kcat")]),
+    SaslClientProgram("Java kafka-clients", "4.3.1", None, is_sampled=False),
+    SaslClientProgram("confluent-kafka", "2.16.1", lambda: _python("confluent")),
+    SaslClientProgram("kafka-python", "3.0.12", lambda: _python("kafka-python")),
+    SaslClientProgram("aiokafka", "0.14.0", lambda: _python("aiokafka")),
+    SaslClientProgram("franz-go", "1.22.2", lambda: [_go()]),
+    SaslClientProgram("kafkajs", "2.2.4", lambda: ["node", _node()]),
+    SaslClientProgram("rdkafka (Rust)", "0.39.0", lambda: [_rust()], is_sampled=False),
+    SaslClientProgram("kcat", "1.7.1", lambda: ["env", f"KCAT={_kcat() / 'kcat'}", *_python("kcat")]),
 )
-LACKS = {("kcat", "OAUTHBEARER"): "it makes unsigned tokens, and asks a provider for others; none can be handed to it"}
+UNSUPPORTED = {
+    ("kcat", "OAUTHBEARER"): "it makes unsigned tokens, and asks a provider for others; none can be handed to it"
+}
 """By client and mechanism: why it has none."""
 _OLD = "its librdkafka 2.0.2 shows a nonce twice, which no Kafka takes since CVE-2024-56128"
-REFUSED = {("kcat", "SCRAM-SHA-256"): _OLD, ("kcat", "SCRAM-SHA-512"): _OLD}
+EXPECTED_REFUSALS = {("kcat", "SCRAM-SHA-256"): _OLD, ("kcat", "SCRAM-SHA-512"): _OLD}
 """By client and mechanism: why even the right password is refused, by Kafka too."""
 
 
-def can(client: Client, cell: Cell) -> bool:
+def is_supported(client: SaslClientProgram, cell: LoginCell) -> bool:
     """Whether a client can come this way."""
-    return (client.name, cell.get("mechanism", "")) not in LACKS
+    return (client.name, cell.get("mechanism", "")) not in UNSUPPORTED
 
 
-def _java(cells: list[Cell], where: Path) -> dict[str, str]:
+def _java(cells: list[LoginCell], where: Path) -> dict[str, str]:
     jars("kafka")
     where.mkdir()
     out, urls = {}, []
@@ -210,11 +214,11 @@ def _java(cells: list[Cell], where: Path) -> dict[str, str]:
             conf["sasl.login.callback.handler.class"] = f"{PACKAGE}.OAuthBearerLoginCallbackHandler"
             conf["sasl.oauthbearer.token.endpoint.url"] = urls[-1]
         out[cell["name"]] = conf
-    said = by_java(out, where / "settings", ALLOWED + ",".join(urls))
+    said = log_in_by_java(out, where / "settings", ALLOWED + ",".join(urls))
     return {name: x if x == "in" else x.partition(":")[0] for name, x in said.items()}
 
 
-def ask(client: Client, cells: list[Cell], where: Path) -> dict[str, str]:
+def run_client(client: SaslClientProgram, cells: list[LoginCell], where: Path) -> dict[str, str]:
     """What a client is told, cell by cell.
 
     Raises:

@@ -13,11 +13,11 @@ from types import TracebackType
 
 CLIENTS = 0
 """The machine itself, where the clients are; the namespaces are 1, 2, ..."""
-NOWHERE = "02:00:00:00:00:ff"
+UNREACHABLE_MAC = "02:00:00:00:00:ff"
 DEVICE = "eth0"
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why there can be no namespaces here; nothing where there can."""
     if os.geteuid() != 0:
         return "namespaces need root"
@@ -35,7 +35,7 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-class Network:
+class NamespaceNetwork:
     """So many namespaces, and the machine itself, on one bridge."""
 
     def __init__(self, count: int) -> None:
@@ -67,7 +67,7 @@ class Network:
     def _device(self, member: int) -> str:
         return self._bridge if member == CLIENTS else DEVICE
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> NamespaceNetwork:
         try:
             self._make()
         except BaseException:
@@ -87,7 +87,7 @@ class Network:
         for member in self.members:
             self._in(member, "address", "add", f"{self.host(member)}/24", "dev", self._device(member))
             self._in(member, "link", "set", self._device(member), "up")
-        self.heal()
+        self.restore()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -97,13 +97,13 @@ class Network:
             subprocess.run(["ip", "netns", "del", self._name(member)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
 
-    def cut(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
+    def drop_packets(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
         """What these send to those is lost from now on."""
         for sender in senders:
             for receiver in receivers:
-                self._neighbour(sender, receiver, NOWHERE)
+                self._neighbour(sender, receiver, UNREACHABLE_MAC)
 
-    def heal(self) -> None:
+    def restore(self) -> None:
         """Everything arrives again."""
         for sender in self.members:
             for receiver in self.members:

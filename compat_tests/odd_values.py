@@ -1,6 +1,6 @@
 """Well-formed requests with values that nobody means: of every API, in every version, learnt from what is answered.
 
-`Odd` makes them. Names, ids and epochs that stand in answers are put into later requests, so that some of them get
+`RandomRequestGenerator` makes them. Names, ids and epochs that stand in answers are put into later requests, so that some of them get
 past the first look: a member's id beside another group's epoch, a topic's id with a partition it does not have.
 """
 
@@ -25,7 +25,21 @@ from ottla.wire.tests.instances import fill_message
 
 RANGES = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
 SMALL = (0, 0, 0, 1, 1, 2, 3, 5, 10, 100)
-STRANGE = ("", " ", " t", "t ", "t\x00", "naïve", "\ud7ff", "x" * 249, "x" * 250, "x" * 30_000, "1 ", " 1", " zstd")
+UNUSUAL_TEXTS = (
+    "",
+    " ",
+    " t",
+    "t ",
+    "t\x00",
+    "naïve",
+    "\ud7ff",
+    "x" * 249,
+    "x" * 250,
+    "x" * 30_000,
+    "1 ",
+    " 1",
+    " zstd",
+)
 NAMES = """
 t u T . .. a/b ../t g h s w k m x * , ,, = a=b [] [1,2] true True false null none all user client-id ip 127.0.0.1
 __cluster_metadata __consumer_offsets __transaction_state __share_group_state __remote_log_metadata
@@ -37,10 +51,10 @@ cleanup.policy compression.type retention.ms segment.bytes min.insync.replicas m
 follower.replication.throttled.rate leader.replication.throttled.replicas share.auto.offset.reset
 consumer_byte_rate producer_byte_rate request_percentage controller_mutation_rate connection_creation_rate
 """
-TEXTS = (*STRANGE, *NAMES.split())
-NEAR = ("#", " #", "# ", "#,#", "+#", "0#", "-#", "#0", "#.0", "#_0", "0", "1", "2", "-2")
+TEXTS = (*UNUSUAL_TEXTS, *NAMES.split())
+NEAR_NUMBERS = ("#", " #", "# ", "#,#", "+#", "0#", "-#", "#0", "#.0", "#_0", "0", "1", "2", "-2")
 """Near the value a setting has by itself."""
-LYING = (
+CORRUPTIBLE_FIELDS = (
     ("last_offset_delta", "int32"),
     ("records_count", "int32"),
     ("base_offset", "int64"),
@@ -52,7 +66,7 @@ LYING = (
 """What a batch's header may say that is not so."""
 GROUPS = {"Consumer": "h", "Share": "s", "Streams": "w"}
 """Each kind of group has its own; whatever belongs to none of these is of the classic one."""
-MEANT: dict[str, tuple[Any, ...]] = {
+LIKELY_VALUES: dict[str, tuple[Any, ...]] = {
     "name": ("t", "u"),
     "topic": ("t", "u"),
     "topic_name": ("t", "u"),
@@ -134,9 +148,9 @@ SETTINGS = (
     *(k for k, key in BROKER_KEYS.items() if key.is_dynamic),
     *OWN_BROKER_KEYS,
 )
-LOCKS_OUT = ("listener", "connection", "ssl.", "sasl.", "principal", "advertised")
+EXCLUDED_SETTINGS = ("listener", "connection", "ssl.", "sasl.", "principal", "advertised")
 """Words in settings that may, rightly, keep everybody out of the node."""
-SETTING_NAMES = tuple(name for name in SETTINGS if not any(word in name for word in LOCKS_OUT))
+SETTING_NAMES = tuple(name for name in SETTINGS if not any(word in name for word in EXCLUDED_SETTINGS))
 OF_BROKERS = tuple(name for name in SETTING_NAMES if name in BROKER_KEYS or name in OWN_BROKER_KEYS)
 RESOURCES: tuple[tuple[int, str, Collection[str]], ...] = (
     (2, "t", TOPIC_KEYS),
@@ -149,12 +163,12 @@ RESOURCES: tuple[tuple[int, str, Collection[str]], ...] = (
 """What has settings: its type, its name, and which."""
 ODD_SHARE = 0.05
 """Of the values of a request that is mostly meant."""
-LEARNT = 300
+MAX_LEARNT_VALUES = 300
 """Of each kind, so many of the last are remembered."""
 TIMES = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "transaction_timeout_ms")
 
 
-class Odd:
+class RandomRequestGenerator:
     """Makes requests."""
 
     def __init__(self, seed: int) -> None:
@@ -166,34 +180,34 @@ class Odd:
         """Of the values of a message: how many are not meant."""
         self._group = ""
 
-    def request(self, cls: type[Message], version: int) -> Message:
+    def generate(self, cls: type[Message], version: int) -> Message:
         """One: nothing of some is meant, of others all but a few values."""
         self._oddness = self.rng.choice(self.shares)
         self._group = next((group for word, group in GROUPS.items() if word in cls.__name__), "g")
         return self._struct(cls, version, flexible=version in spec_of(cls).flexible)
 
-    def learn(self, message: Message) -> None:
+    def learn_from(self, message: Message) -> None:
         """Remember what stands in an answer."""
         for spec in fields_of(type(message)):
             value = getattr(message, spec.name)
             for each in value if isinstance(value, list) else (value,):
                 if isinstance(each, Message):
-                    self.learn(each)
+                    self.learn_from(each)
                 elif each is not None:
                     for key in (spec.element if spec.is_array else spec.kind, spec.name):
                         known = self._learnt.setdefault(key, [])
                         known.append(each)
-                        del known[:-LEARNT]
+                        del known[:-MAX_LEARNT_VALUES]
 
-    def _meant(self, spec: FieldSpec) -> Any:
+    def _likely_value(self, spec: FieldSpec) -> Any:
         """A value that is likely to be right: learnt, or such as clients say, or the field's own default."""
         rng, kind = self.rng, spec.element if spec.is_array else spec.kind
         known = [value for value in self._learnt.get(spec.name, ())[-6:] if _is(kind, value)]
         if spec.name.startswith("group") and "instance" not in spec.name:
             return self._group
         is_learnt = spec.name == "member_id" and known and rng.random() < 0.7
-        if MEANT.get(spec.name) and not is_learnt:
-            value = rng.choice(MEANT[spec.name])
+        if LIKELY_VALUES.get(spec.name) and not is_learnt:
+            value = rng.choice(LIKELY_VALUES[spec.name])
             if value == "" and spec.name == "member_id" and self._group != "g":
                 value = "m3"
             if value is None or _is(kind, value):
@@ -255,7 +269,7 @@ class Odd:
                 some, codec=codec, attributes=rng.choice((0, 0, 0, 8, 16, 32, 48, 64, 1 << 14)), **ids
             )
             if rng.random() < 0.5:
-                field, bits = rng.choice(LYING)
+                field, bits = rng.choice(CORRUPTIBLE_FIELDS)
                 header = batch.parse_header(raw)._replace(**{field: self._scalar(bits, field)})
                 raw = batch.pack_batch(header, raw[batch.HEADER_BYTES :])
             if rng.random() < 0.1:
@@ -270,10 +284,10 @@ class Odd:
             return None
         if spec.is_array:
             size = rng.choice((0, 1, 1, 1, 2, 3) if odd else (1, 1, 2))
-            if MEANT.get(spec.name) == () and not odd and rng.random() < 0.7:
+            if LIKELY_VALUES.get(spec.name) == () and not odd and rng.random() < 0.7:
                 return []
             if spec.element != "struct":
-                rows = [self._scalar(spec.element, spec.name) if odd else self._meant(spec) for _ in range(size)]
+                rows = [self._scalar(spec.element, spec.name) if odd else self._likely_value(spec) for _ in range(size)]
             else:
                 assert spec.struct is not None
                 rows = [self._struct(spec.struct, version, flexible=flexible) for _ in range(size)]
@@ -282,7 +296,7 @@ class Odd:
             assert spec.struct is not None
             return self._struct(spec.struct, version, flexible=flexible)
         if not odd:
-            value = self._meant(spec)
+            value = self._likely_value(spec)
             return value if value is not None or version in spec.nullable else spec.default_value()
         return self._scalar(spec.kind, spec.name)
 
@@ -303,7 +317,7 @@ class Odd:
         name = rng.choice(tuple(among))
         key = TOPIC_KEYS.get(name) or GROUP_KEYS.get(name) or broker_key(name)
         own = "" if key is None or key.default is None else key.default
-        near = (text.replace("#", own) for text in NEAR)
+        near = (text.replace("#", own) for text in NEAR_NUMBERS)
         return name, rng.choice((*near, *rng.choices(TEXTS, k=3), str(2**31 - 1), str(2**63 - 1), None))
 
 

@@ -23,13 +23,13 @@ _GROUP, _OF_NOBODY, _SETTING = 32, "waits-for-brokers", "consumer.session.timeou
 _values = itertools.count()
 
 
-def until(done: Callable[[], bool], every_s: float = 0.05) -> None:
+def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
     """Ask again until it is so, each ``every_s``; a node may take three times a connection's patience.
 
     Raises:
         TimeoutError: it never was.
     """
-    deadline = time.monotonic() + 3 * RawClient.patience_s
+    deadline = time.monotonic() + 3 * RawClient.timeout_s
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError("what was waited for never came")
@@ -39,15 +39,15 @@ def until(done: Callable[[], bool], every_s: float = 0.05) -> None:
 class RawClient:
     """One connection, raw."""
 
-    patience_s = 20.0
+    timeout_s = 20.0
     client_id = "peer"
 
     def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:
         """``source``: the host it seems to sit at; all of 127.0.0.0/8 are this machine's."""
         self.sock = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
-        self.sock.settimeout(self.patience_s if timeout_s is None else timeout_s)
+        self.sock.settimeout(self.timeout_s if timeout_s is None else timeout_s)
         self.number = 0
-        self.asked: set[tuple[ApiKey, int]] = set()
+        self.pending_requests: set[tuple[ApiKey, int]] = set()
         """Which requests it has sent, in which versions."""
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:
@@ -65,7 +65,7 @@ class RawClient:
     def send(self, key: ApiKey, version: int, body: Message) -> None:
         """Send, and leave the answer for later."""
         self.number += 1
-        self.asked.add((key, version))
+        self.pending_requests.add((key, version))
         self.sock.sendall(encode_request(key, version, self.number, self.client_id, body))
 
     def receive(self, key: ApiKey, version: int) -> Any:
@@ -79,10 +79,10 @@ class RawClient:
 
     def read(self) -> bytes:
         """One frame."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
+        (size,) = struct.unpack(">i", self._read_exactly(4))
+        return self._read_exactly(size)
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         out = bytearray(size)
         done = 0
         while done < size:
@@ -97,7 +97,7 @@ class RawClient:
         self.sock.close()
 
 
-def until_known(*peers: RawClient) -> None:
+def wait_until_brokers_current(*peers: RawClient) -> None:
     """Wait until brokers act by everything that was decided so far: Kafka's learn of it after it was answered.
 
     A setting of a group that is nobody's is changed through the first of them until all show it, and once more: a
@@ -111,7 +111,7 @@ def until_known(*peers: RawClient) -> None:
         row = ia.AlterConfigsResource(_GROUP, _OF_NOBODY, [ia.AlterableConfig(_SETTING, 0, value)])
         peers[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
         for peer in peers:
-            until(partial(_shows, peer, value), 0.01)
+            wait_until(partial(_shows, peer, value), 0.01)
 
 
 def _shows(peer: RawClient, value: str) -> bool:

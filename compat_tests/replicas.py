@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import ottla
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.wire import batch as b
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import fetch as f
 
 
-def by_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes, int]:
+def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes, int]:
     """What a node gives a consumer, leader or not (KIP-392): the bytes from the log's start, and the high watermark."""
     client, raw, offset = RawClient(node.port), b"", 0
     while True:
@@ -29,7 +29,7 @@ def by_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes,
             return raw, row.high_watermark
 
 
-def on_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> bytes:
+def read_from_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> bytes:
     """The bytes of a partition's segments in their order, up to an offset; each batch is sound and in its place."""
     files = sorted(Path(node.data_dir, f"{topic}-{partition}").glob("*.log"))
     raw = b"".join(path.read_bytes() for path in files)
@@ -45,7 +45,7 @@ def on_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> by
     return raw[:size]
 
 
-def check_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> int:
+def verify_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> int:
     """Hold all replicas against one another, log start to high watermark; gives how many epochs of leaders they tell.
 
     A follower hears of the high watermark a moment behind the leader, so that is waited for, and nothing else is.
@@ -53,12 +53,12 @@ def check_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> i
     epochs = set()
     for number in range(partitions):
         replicas = [(node, number) for node in cluster.nodes]
-        until(lambda replicas=replicas: len({by_wire(node, topic, n)[1] for node, n in replicas}) == 1)
-        first, end = by_wire(cluster.node(1), topic, number)
+        wait_until(lambda replicas=replicas: len({read_over_wire(node, topic, n)[1] for node, n in replicas}) == 1)
+        first, end = read_over_wire(cluster.node(1), topic, number)
         assert end > 0
         for node in cluster.nodes:
             where = f"node {node.id}, {topic}-{number}"
-            assert by_wire(node, topic, number) == (first, end), f"{where}: other bytes by wire"
-            assert on_disk(node, topic, number, end) == first, f"{where}: other bytes on disk"
+            assert read_over_wire(node, topic, number) == (first, end), f"{where}: other bytes by wire"
+            assert read_from_disk(node, topic, number, end) == first, f"{where}: other bytes on disk"
         epochs |= {(number, header.partition_leader_epoch) for _, header in b.iterate_batches(first)}
     return len(epochs)

@@ -1,6 +1,6 @@
 """Stories of several steps, told to a node over raw connections: what each step answers is compared with Kafka's.
 
-A story is a function of a `Stage`; the ids a node hands out are named in the order they appear, so that two nodes'
+A story is a function of a `ScenarioSession`; the ids a node hands out are named in the order they appear, so that two nodes'
 answers can be compared.
 """
 
@@ -28,10 +28,10 @@ from compat_tests.group_stories import (
     static_members,
     two_members,
 )
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 from compat_tests.share_offset_stories import share_offsets, share_states
 from compat_tests.share_stories import share_members, share_records, share_refusals, share_transactions
-from compat_tests.stage import BASE_MS, Stage
+from compat_tests.stage import BASE_MS, ScenarioSession
 from compat_tests.streams_stories import streams_refusals, streams_tasks, streams_topics
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -44,7 +44,7 @@ from ottla.wire.messages import offset_for_leader_epoch as ole
 from ottla.wire.messages import produce as p
 
 
-def idempotence(stage: Stage) -> None:
+def idempotence(stage: ScenarioSession) -> None:
     """Repeated, missing and outdated batches of one producer."""
     stage.topic("idempotent")
 
@@ -75,7 +75,7 @@ def idempotence(stage: Stage) -> None:
     stage.fetch("all of it", "idempotent", 0)
 
 
-def _old_records(stage: Stage, version: int) -> Any:
+def _old_records(stage: ScenarioSession, version: int) -> Any:
     """A record of now and two that are too old: their row. On its way the first must not get too old as well."""
     for _ in range(20):
         now = int(time.time() * 1000)
@@ -88,7 +88,7 @@ def _old_records(stage: Stage, version: int) -> Any:
     return row
 
 
-def rejected_records(stage: Stage) -> None:
+def rejected_records(stage: ScenarioSession) -> None:
     """Records that a topic's settings do not allow."""
     now = int(time.time() * 1000)
     stage.topic("narrow", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
@@ -96,7 +96,7 @@ def rejected_records(stage: Stage) -> None:
         row = _old_records(stage, version)
         texts = [re.sub(r"[0-9]{6,}", "N", e.batch_index_error_message or "") for e in row.record_errors]
         told = [row.error_code, row.base_offset, row.error_message, [e.batch_index for e in row.record_errors], texts]
-        stage.note(f"old records v{version}", told)
+        stage.record(f"old records v{version}", told)
     stage.topic("compacted", cleanup_policy="compact")
     stage.produce(
         "a null key", "compacted", r.build_batch([r.NewRecord(b"k", b"v", now), r.NewRecord(None, b"v", now)])
@@ -124,7 +124,7 @@ def rejected_records(stage: Stage) -> None:
     )
 
 
-def reading(stage: Stage) -> None:
+def reading(stage: ScenarioSession) -> None:
     """Offsets, times and epochs of a log whose beginning was deleted."""
     stage.topic("book")
     for number, codec in enumerate(CompressionType):
@@ -136,21 +136,21 @@ def reading(stage: Stage) -> None:
     stage.fetch("one byte", "book", 0, session_id=0, session_epoch=-1)
     for when in (-1, -2, -3, BASE_MS, BASE_MS + 1, BASE_MS + 1031, BASE_MS + 4030, BASE_MS + 4031):
         topic = lo.ListOffsetsTopic("book", [lo.ListOffsetsPartition(0, -1, when)])
-        stage.say(f"offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
+        stage.call(f"offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
     part = dr.DeleteRecordsTopic("book", [dr.DeleteRecordsPartition(0, 6)])
-    stage.say("delete below 6", ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest([part], 10_000))
+    stage.call("delete below 6", ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest([part], 10_000))
     for offset in (0, 5, 6, 7):
         stage.fetch(f"then from {offset}", "book", offset)
     for when in (-1, -2, -3, BASE_MS, BASE_MS + 1011, BASE_MS + 1031):
         topic = lo.ListOffsetsTopic("book", [lo.ListOffsetsPartition(0, -1, when)])
-        stage.say(f"then offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
+        stage.call(f"then offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
     for epoch in (-1, 0, 1):
         topic_epoch = ole.OffsetForLeaderTopic("book", [ole.OffsetForLeaderPartition(0, -1, epoch)])
         request = ole.OffsetForLeaderEpochRequest(-1, [topic_epoch])
-        stage.say(f"end of epoch {epoch}", ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
+        stage.call(f"end of epoch {epoch}", ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
 
 
-def sessions(stage: Stage) -> None:
+def sessions(stage: ScenarioSession) -> None:
     """A fetch session from its first request to its last."""
     stage.topic("session", 2)
     stage.produce("one batch", "session", r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)]))
@@ -160,7 +160,7 @@ def sessions(stage: Stage) -> None:
         request = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=ident, session_epoch=epoch)
         request.topics = [f.FetchTopic("session", partitions=rows)] if rows else []
         request.forgotten_topics_data = [f.ForgottenTopic("session", partitions=list(forget))] if forget else []
-        return stage.say(what, ApiKey.FETCH, 12, request)
+        return stage.call(what, ApiKey.FETCH, 12, request)
 
     ident = ask("open", 0, 0, {0: 0, 1: 0}).session_id
     ask("nothing changed but the same again", ident, 1, {})
@@ -178,7 +178,7 @@ def sessions(stage: Stage) -> None:
     ask("it is closed", again, 1, {})
 
 
-BAD_OF_BROKERS: list[tuple[str, list[tuple[str, int, str | None]]]] = [
+INVALID_BROKER_CONFIGS: list[tuple[str, list[tuple[str, int, str | None]]]] = [
     ("read-only", [("broker.id", 0, "5")]),
     ("read-only too", [("log.dirs", 0, "/tmp/x")]),
     ("unknown", [("no.such.key", 0, "5")]),
@@ -188,7 +188,7 @@ BAD_OF_BROKERS: list[tuple[str, list[tuple[str, int, str | None]]]] = [
     ("appended to a number", [("log.retention.ms", 2, "5")]),
     ("null", [("log.retention.ms", 0, None)]),
 ]
-BAD_OF_TOPICS = [
+INVALID_TOPIC_CONFIGS = [
     ("cleanup.policy", "shred"),
     ("cleanup.policy", ""),
     ("min.cleanable.dirty.ratio", "2"),
@@ -207,58 +207,60 @@ BAD_OF_TOPICS = [
 ]
 
 
-def settings(stage: Stage) -> None:
+def settings(stage: ScenarioSession) -> None:
     """Settings of topics, brokers and groups, from default to dynamic and back."""
     stage.topic("set", retention_ms="5000")
 
     watched = ("retention.ms", "segment.bytes", "max.message.bytes", "min.insync.replicas", "cleanup.policy")
-    stage.look("topic at first", 2, "set", *watched)
-    stage.change("broker default", 4, "", ("log.retention.ms", 0, "777"), ("message.max.bytes", 0, "900000"))
-    stage.change("one broker", 4, "1", ("log.segment.bytes", 0, "5000000"))
-    stage.look("topic then", 2, "set", *watched)
-    stage.look("broker then", 4, "1", "log.retention.ms", "message.max.bytes", "log.segment.bytes", "num.io.threads")
-    stage.look("broker default then", 4, "", "log.retention.ms", "message.max.bytes")
-    stage.look("all that is set for all brokers", 4, "")
-    for what, rows in BAD_OF_BROKERS:
-        stage.change(f"broker: {what}", 4, "1", *rows)
-    for name, value in BAD_OF_TOPICS:
-        stage.change(f"topic: {name}={value}", 2, "set", (name, 0, value))
+    stage.describe_configs("topic at first", 2, "set", *watched)
+    stage.alter_configs("broker default", 4, "", ("log.retention.ms", 0, "777"), ("message.max.bytes", 0, "900000"))
+    stage.alter_configs("one broker", 4, "1", ("log.segment.bytes", 0, "5000000"))
+    stage.describe_configs("topic then", 2, "set", *watched)
+    stage.describe_configs(
+        "broker then", 4, "1", "log.retention.ms", "message.max.bytes", "log.segment.bytes", "num.io.threads"
+    )
+    stage.describe_configs("broker default then", 4, "", "log.retention.ms", "message.max.bytes")
+    stage.describe_configs("all that is set for all brokers", 4, "")
+    for what, rows in INVALID_BROKER_CONFIGS:
+        stage.alter_configs(f"broker: {what}", 4, "1", *rows)
+    for name, value in INVALID_TOPIC_CONFIGS:
+        stage.alter_configs(f"topic: {name}={value}", 2, "set", (name, 0, value))
     for rows in ([("min.insync.replicas", 0, "2")], [("ssl.keystore.location", 0, "x")], [("listeners", 0, "x")]):
-        stage.change(f"broker: {rows}", 4, "1", *rows)
-        stage.change(f"all brokers: {rows}", 4, "", *rows)
-    stage.change("all brokers: no minimum", 4, "", ("min.insync.replicas", 1, None))
-    stage.change("all brokers: minimum of one", 4, "", ("min.insync.replicas", 0, "1"))
-    stage.set_beyond_a_text("too long", "set", "leader.replication.throttled.replicas", "1:1," * 9000 + "1:1")
-    stage.change("dry", 2, "set", ("retention.ms", 0, "1"), dry=True)
-    stage.change("back", 2, "set", ("retention.ms", 1, None))
-    stage.look("topic without its own", 2, "set", *watched)
-    stage.change("broker back", 4, "", ("log.retention.ms", 1, None), ("message.max.bytes", 1, None))
-    stage.change("one broker back", 4, "1", ("log.segment.bytes", 1, None))
-    stage.look("topic at last", 2, "set", *watched)
+        stage.alter_configs(f"broker: {rows}", 4, "1", *rows)
+        stage.alter_configs(f"all brokers: {rows}", 4, "", *rows)
+    stage.alter_configs("all brokers: no minimum", 4, "", ("min.insync.replicas", 1, None))
+    stage.alter_configs("all brokers: minimum of one", 4, "", ("min.insync.replicas", 0, "1"))
+    stage.set_oversized_value("too long", "set", "leader.replication.throttled.replicas", "1:1," * 9000 + "1:1")
+    stage.alter_configs("dry", 2, "set", ("retention.ms", 0, "1"), dry=True)
+    stage.alter_configs("back", 2, "set", ("retention.ms", 1, None))
+    stage.describe_configs("topic without its own", 2, "set", *watched)
+    stage.alter_configs("broker back", 4, "", ("log.retention.ms", 1, None), ("message.max.bytes", 1, None))
+    stage.alter_configs("one broker back", 4, "1", ("log.segment.bytes", 1, None))
+    stage.describe_configs("topic at last", 2, "set", *watched)
 
 
-def other_settings(stage: Stage) -> None:
+def other_settings(stage: ScenarioSession) -> None:
     """Settings of groups and client metrics, and what is none."""
     stage.topic("set-too")
-    stage.change("group", 32, "some", ("consumer.session.timeout.ms", 0, "50000"))
-    stage.look("group then", 32, "some")
-    stage.change("group: below the least", 32, "some", ("consumer.session.timeout.ms", 0, "5"))
-    stage.change("group: unknown", 32, "some", ("no.such", 0, "5"))
-    stage.change("group back", 32, "some", ("consumer.session.timeout.ms", 1, None))
-    stage.change("client metrics", 16, "cm", ("interval.ms", 0, "10000"), ("metrics", 0, "org.apache"))
-    stage.look("client metrics then", 16, "cm")
-    stage.change("client metrics: wrong", 16, "cm", ("interval.ms", 0, "5"))
-    stage.change("client metrics: unknown", 16, "cm", ("no.such", 0, "5"))
-    stage.change("client metrics: bad pattern", 16, "cm", ("match", 0, "colour=red"))
-    stage.change("client metrics: good pattern", 16, "cm", ("match", 0, "client_id=a.*"))
-    stage.change("client metrics: no name", 16, "", ("interval.ms", 0, "10000"))
-    stage.change("group: session below heartbeat", 32, "some", ("share.heartbeat.interval.ms", 0, "15000"))
-    stage.change("group: all at once", 32, "some", ("consumer.session.timeout.ms", 0, "x"), ("no.such", 0, "1"))
-    stage.change("unknown kind", 99, "some", ("a", 0, "1"))
-    stage.change("unknown operation", 2, "set-too", ("retention.ms", 9, "1"))
+    stage.alter_configs("group", 32, "some", ("consumer.session.timeout.ms", 0, "50000"))
+    stage.describe_configs("group then", 32, "some")
+    stage.alter_configs("group: below the least", 32, "some", ("consumer.session.timeout.ms", 0, "5"))
+    stage.alter_configs("group: unknown", 32, "some", ("no.such", 0, "5"))
+    stage.alter_configs("group back", 32, "some", ("consumer.session.timeout.ms", 1, None))
+    stage.alter_configs("client metrics", 16, "cm", ("interval.ms", 0, "10000"), ("metrics", 0, "org.apache"))
+    stage.describe_configs("client metrics then", 16, "cm")
+    stage.alter_configs("client metrics: wrong", 16, "cm", ("interval.ms", 0, "5"))
+    stage.alter_configs("client metrics: unknown", 16, "cm", ("no.such", 0, "5"))
+    stage.alter_configs("client metrics: bad pattern", 16, "cm", ("match", 0, "colour=red"))
+    stage.alter_configs("client metrics: good pattern", 16, "cm", ("match", 0, "client_id=a.*"))
+    stage.alter_configs("client metrics: no name", 16, "", ("interval.ms", 0, "10000"))
+    stage.alter_configs("group: session below heartbeat", 32, "some", ("share.heartbeat.interval.ms", 0, "15000"))
+    stage.alter_configs("group: all at once", 32, "some", ("consumer.session.timeout.ms", 0, "x"), ("no.such", 0, "1"))
+    stage.alter_configs("unknown kind", 99, "some", ("a", 0, "1"))
+    stage.alter_configs("unknown operation", 2, "set-too", ("retention.ms", 9, "1"))
 
 
-STORIES: list[Callable[[Stage], None]] = [
+SCENARIOS: list[Callable[[ScenarioSession], None]] = [
     two_members,
     old_versions,
     protocols,
@@ -289,22 +291,24 @@ STORIES: list[Callable[[Stage], None]] = [
 ]
 
 
-Told = dict[str, list[tuple[str, Any]]]
+ScenarioAnswers = dict[str, list[tuple[str, Any]]]
 
 
-def tell(port: int, kind: Callable[[int, str], Stage] = lambda port, _: Stage(port)) -> Told:
+def run_scenarios(
+    port: int, kind: Callable[[int, str], ScenarioSession] = lambda port, _: ScenarioSession(port)
+) -> ScenarioAnswers:
     """Every story, each on connections of its own; `kind` makes a stage, from the port and the story's name."""
-    first = Stage(port)
+    first = ScenarioSession(port)
     asked = fc.FindCoordinatorRequest(coordinator_keys=["x"])
-    until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
+    wait_until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
     first.topic("stories-ready")
     warm_up = commit("warm-up", topic="stories-ready")
-    until(lambda: not first["a"].call(ApiKey.OFFSET_COMMIT, 9, warm_up).topics[0].partitions[0].error_code)
+    wait_until(lambda: not first["a"].call(ApiKey.OFFSET_COMMIT, 9, warm_up).topics[0].partitions[0].error_code)
     out = {}
-    for story in STORIES:
+    for story in SCENARIOS:
         stage = kind(port, story.__name__)
         story(stage)
-        out[story.__name__] = stage.told
-        for peer in stage.peers.values():
+        out[story.__name__] = stage.answers
+        for peer in stage.clients.values():
             peer.close()
     return out

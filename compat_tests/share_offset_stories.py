@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.consumer_stories import delete
-from compat_tests.raw import until
-from compat_tests.sharer import ACCEPT, BEAT, RELEASE, Sharer, batch, beat, begin, look, standing
-from compat_tests.stage import Stage
+from compat_tests.consumer_stories import delete_groups_request
+from compat_tests.raw import wait_until
+from compat_tests.sharer import (
+    ACCEPT,
+    HEARTBEAT,
+    RELEASE,
+    RawShareConsumer,
+    describe_group,
+    describe_offsets,
+    heartbeat_request,
+    prepare_share_group,
+    record_batch,
+)
+from compat_tests.stage import ScenarioSession
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_share_group_offsets as ao
 from ottla.wire.messages import consumer_group_describe as cd
@@ -37,81 +47,81 @@ def _forget(group: str, *topics: str) -> Any:
     return do.DeleteShareGroupOffsetsRequest(group, [do.DeleteShareGroupOffsetsRequestTopic(name) for name in topics])
 
 
-def share_offsets(stage: Stage) -> None:
+def share_offsets(stage: ScenarioSession) -> None:
     """Where a group stands is told, set and forgotten."""
     g = "share-offsets"
-    own = begin(stage, g)
+    own = prepare_share_group(stage, g)
     for number in range(5):
-        stage.produce(f"record {number}", g, batch(1, number))
+        stage.produce(f"record {number}", g, record_batch(1, number))
     alter, forget = ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS
-    stage.say("forget in no group", forget, 0, _forget(g, g))
-    stage.say("set in a group without a name", alter, 0, _alter("", g, p0=1))
-    stage.say("set where no topic is", alter, 0, _alter(f"{g}-none", "nowhere", p0=1))
-    look(stage, f"{g}-none", "of a group that was asked for")
-    stage.say("set in a new group", alter, 0, _alter(g, g, p0=2))
-    look(stage, g, "made by it")
+    stage.call("forget in no group", forget, 0, _forget(g, g))
+    stage.call("set in a group without a name", alter, 0, _alter("", g, p0=1))
+    stage.call("set where no topic is", alter, 0, _alter(f"{g}-none", "nowhere", p0=1))
+    describe_group(stage, f"{g}-none", "of a group that was asked for")
+    stage.call("set in a new group", alter, 0, _alter(g, g, p0=2))
+    describe_group(stage, g, "made by it")
     for version in (0, 1):
-        standing(stage, g, f"set, v{version}", g, version)
-        standing(stage, g, f"set, all, v{version}", None, version)
-    stage.say("set where no partition is", alter, 0, _alter(g, g, p0=3, p7=1))
-    standing(stage, g, "set again", g)
-    stage.say("set beyond the end", alter, 0, _alter(g, g, p0=1000))
-    stage.say("set before the beginning", alter, 0, _alter(g, g, p0=-7))
-    stage.say("set to something", alter, 0, _alter(g, g, p0=1))
+        describe_offsets(stage, g, f"set, v{version}", g, version)
+        describe_offsets(stage, g, f"set, all, v{version}", None, version)
+    stage.call("set where no partition is", alter, 0, _alter(g, g, p0=3, p7=1))
+    describe_offsets(stage, g, "set again", g)
+    stage.call("set beyond the end", alter, 0, _alter(g, g, p0=1000))
+    stage.call("set before the beginning", alter, 0, _alter(g, g, p0=-7))
+    stage.call("set to something", alter, 0, _alter(g, g, p0=1))
     for states, types in (([], ["share"]), (["empty"], ["SHARE"]), (["Stable"], ["share"])):
-        stage.say(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
-    a = Sharer(stage, g, "a", own)
-    a.enters(g)
-    a.gets("gets what lies there")
-    a.says("accepts some", (1, 2, [ACCEPT]))
-    standing(stage, g, "some accepted", g)
-    stage.say("set while it is alive", alter, 0, _alter(g, g, p0=0))
-    stage.say("forget while it is alive", forget, 0, _forget(g, g))
-    stage.say("delete while it is alive", ApiKey.DELETE_GROUPS, 2, delete(g))
-    a.says("gives back", (3, 4, [RELEASE]))
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
+    a = RawShareConsumer(stage, g, "a", own)
+    a.join(g)
+    a.fetch_until_records("gets what lies there")
+    a.acknowledge("accepts some", (1, 2, [ACCEPT]))
+    describe_offsets(stage, g, "some accepted", g)
+    stage.call("set while it is alive", alter, 0, _alter(g, g, p0=0))
+    stage.call("forget while it is alive", forget, 0, _forget(g, g))
+    stage.call("delete while it is alive", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
+    a.acknowledge("gives back", (3, 4, [RELEASE]))
     _other_kinds(stage, g)
-    stage.say("a leaves", BEAT, 1, beat(g, "a", -1))
-    stage.say("forget what is not read", forget, 0, _forget(g, "nowhere"))
-    stage.say("forget what was read", forget, 0, _forget(g, g, "nowhere"))
-    standing(stage, g, "forgotten", g)
-    stage.say("forget again", forget, 0, _forget(g, g))
-    stage.say("set once more", alter, 0, _alter(g, g, p0=4))
-    standing(stage, g, "set once more")
-    stage.say("delete", ApiKey.DELETE_GROUPS, 2, delete(g))
-    standing(stage, g, "of a group that is gone", g)
-    look(stage, g, "dead")
+    stage.call("a leaves", HEARTBEAT, 1, heartbeat_request(g, "a", -1))
+    stage.call("forget what is not read", forget, 0, _forget(g, "nowhere"))
+    stage.call("forget what was read", forget, 0, _forget(g, g, "nowhere"))
+    describe_offsets(stage, g, "forgotten", g)
+    stage.call("forget again", forget, 0, _forget(g, g))
+    stage.call("set once more", alter, 0, _alter(g, g, p0=4))
+    describe_offsets(stage, g, "set once more")
+    stage.call("delete", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
+    describe_offsets(stage, g, "of a group that is gone", g)
+    describe_group(stage, g, "dead")
 
 
-def _other_kinds(stage: Stage, group: str) -> None:
+def _other_kinds(stage: ScenarioSession, group: str) -> None:
     """A share group is asked for as a group of another kind."""
-    stage.say("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
     asked = cd.ConsumerGroupDescribeRequest([group])
-    stage.say("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked)
+    stage.call("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked)
     joins = cb.ConsumerGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["x"])
     joins.topic_partitions = []
-    stage.say("a member of a consumer group", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joins)
+    stage.call("a member of a consumer group", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joins)
     part = oc.OffsetCommitRequestPartition(0, 3, -1, "m")
     commits = oc.OffsetCommitRequest(group, -1, "", topics=[oc.OffsetCommitRequestTopic(group, partitions=[part])])
-    stage.say("a commit", ApiKey.OFFSET_COMMIT, 9, commits)
+    stage.call("a commit", ApiKey.OFFSET_COMMIT, 9, commits)
     asks = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
-    stage.say("positions", ApiKey.OFFSET_FETCH, 9, asks)
+    stage.call("positions", ApiKey.OFFSET_FETCH, 9, asks)
 
 
 class _States:
     """What a share coordinator is asked of one share partition."""
 
-    def __init__(self, stage: Stage, group: str, topic: bytes) -> None:
+    def __init__(self, stage: ScenarioSession, group: str, topic: bytes) -> None:
         self.stage, self.group, self.topic = stage, group, topic
 
     def initialize(self, what: str, epoch: int = 0, start: int = 0, partition: int = 0) -> None:
         rows = [ins.InitializeStateData(self.topic, [ins.PartitionData(partition, epoch, start)])]
         request = ins.InitializeShareGroupStateRequest(self.group, rows)
-        self.stage.say(f"initialize {what}", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"initialize {what}", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
 
     def read(self, what: str, leader_epoch: int = 0, partition: int = 0) -> None:
         rows = [rs.ReadStateData(self.topic, [rs.PartitionData(partition, leader_epoch)])]
         request = rs.ReadShareGroupStateRequest(self.group, rows)
-        self.stage.say(f"read {what}", ApiKey.READ_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"read {what}", ApiKey.READ_SHARE_GROUP_STATE, 0, request)
 
     def write(self, what: str, *rows: tuple[int, int, int, int], version: int = 1, **fields: Any) -> None:
         said = {"partition": 0, "state_epoch": 1, "leader_epoch": 0, "start_offset": -1, **fields}
@@ -119,39 +129,39 @@ class _States:
             said.pop("delivery_complete_count", None)
         part = ws.PartitionData(**said, state_batches=[ws.StateBatch(*row) for row in rows])
         request = ws.WriteShareGroupStateRequest(self.group, [ws.WriteStateData(self.topic, [part])])
-        self.stage.say(f"write {what}", ApiKey.WRITE_SHARE_GROUP_STATE, version, request)
+        self.stage.call(f"write {what}", ApiKey.WRITE_SHARE_GROUP_STATE, version, request)
 
     def sum_up(self, what: str, leader_epoch: int = -1, partition: int = 0, version: int = 1) -> None:
         rows = [su.ReadStateSummaryData(self.topic, [su.PartitionData(partition, leader_epoch)])]
         request = su.ReadShareGroupStateSummaryRequest(self.group, rows)
-        self.stage.say(f"sum up {what}", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, request)
+        self.stage.call(f"sum up {what}", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, request)
 
     def delete(self, what: str, partition: int = 0) -> None:
         rows = [ds.DeleteStateData(self.topic, [ds.PartitionData(partition)])]
         request = ds.DeleteShareGroupStateRequest(self.group, rows)
-        self.stage.say(f"delete {what}", ApiKey.DELETE_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"delete {what}", ApiKey.DELETE_SHARE_GROUP_STATE, 0, request)
 
 
-def _coordinated(stage: Stage, g: str, own: bytes) -> None:
+def _coordinated(stage: ScenarioSession, g: str, own: bytes) -> None:
     """Who coordinates a share partition is found, and has read its log."""
     key = f"{g}:{_text(own)}:0"
     peer = stage["a"]
     asked = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
-    until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 6, asked).coordinators[0].error_code)
+    wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 6, asked).coordinators[0].error_code)
     for bad in ("x", f"{g}:{_text(own)}", f"{g}:x:0", f"{g}:{_text(own)}:y", f":{_text(own)}:0"):
         odd = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[bad])
         answer = peer.call(ApiKey.FIND_COORDINATOR, 6, odd)
-        stage.tell("who coordinates it", [row.error_code for row in answer.coordinators])
+        stage.record_normalized("who coordinates it", [row.error_code for row in answer.coordinators])
     rows = su.ReadShareGroupStateSummaryRequest(g, [su.ReadStateSummaryData(own, [su.PartitionData(0, -1)])])
 
     def is_loaded() -> bool:
         row = peer.call(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, rows).results[0].partitions[0]
         return row.error_code not in (14, 15, 16)
 
-    until(is_loaded)
+    wait_until(is_loaded)
 
 
-def share_states(stage: Stage) -> None:
+def share_states(stage: ScenarioSession) -> None:
     """The state of a share partition: begun, written, read, summed up, deleted; who is too old; what makes no sense."""
     g = "share-states"
     own = stage.topic(g, 1)
@@ -198,7 +208,7 @@ def share_states(stage: Stage) -> None:
     nowhere.read("in a topic that is none")
     nowhere.delete("in a topic that is none")
     gone = dt.DeleteTopicsRequest([dt.DeleteTopicState(g)], timeout_ms=10_000)
-    stage.say("the topic goes", ApiKey.DELETE_TOPICS, 6, gone)
+    stage.call("the topic goes", ApiKey.DELETE_TOPICS, 6, gone)
 
 
 def _text(topic_id: bytes) -> str:

@@ -6,13 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from ottla.controller.config_keys import broker_key
-from ottla.peers.jaas import BadJaas, parse_jaas
+from ottla.peers.jaas import InvalidJaasConfig, parse_jaas
 
-LEAST_CHARS = 8
+MIN_SECRET_CHARS = 8
 """What is shorter may stand there for another reason."""
 
 
-def secrets_of(settings: str) -> dict[str, str]:
+def find_secrets(settings: str) -> dict[str, str]:
     """Secrets in the text of a properties file, by where they stand."""
     out = {}
     for line in settings.splitlines():
@@ -21,18 +21,18 @@ def secrets_of(settings: str) -> dict[str, str]:
         if name.rpartition(".")[2] == "config" and "jaas" in name:
             try:
                 options = parse_jaas(value).options
-            except BadJaas:
+            except InvalidJaasConfig:
                 continue
             secret = {k: v for k, v in options.items() if k.startswith("user_") or "password" in k.lower()}
             out |= {f"{name} {option}": text for option, text in secret.items()}
         elif key is not None and key.type == "PASSWORD":
             out[name] = value.strip()
-    return {where: text for where, text in out.items() if len(text) >= LEAST_CHARS}
+    return {where: text for where, text in out.items() if len(text) >= MIN_SECRET_CHARS}
 
 
-def shown(command: list[str], log: Path) -> list[str]:
+def find_exposed_secrets(command: list[str], log: Path) -> list[str]:
     """Where the secrets stand that a node's log shows, or the command it was started with."""
     files = [Path(after) for word, after in pairwise(command) if word == "--config"]
     written = " ".join(command) + (log.read_text(errors="replace") if log.exists() else "")
-    secrets = [x for file in files if file.exists() for x in secrets_of(file.read_text()).items()]
+    secrets = [x for file in files if file.exists() for x in find_secrets(file.read_text()).items()]
     return [where for where, text in secrets if text in written]

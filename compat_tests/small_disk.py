@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 @cache
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Why this machine cannot mount an image; None where it can."""
     if os.geteuid() != 0:
         return "mounting an image takes root"
@@ -21,7 +21,7 @@ def why_not() -> str | None:
         return "mkfs.ext4 and mount are not installed"
     with tempfile.TemporaryDirectory() as where:
         try:
-            SmallDisk(Path(where), "try", 8)
+            Ext4Image(Path(where), "try", 8)
         except (OSError, subprocess.CalledProcessError) as error:
             return f"images cannot be mounted here: {error}"
         finally:
@@ -44,7 +44,7 @@ def _fill(directory: Path) -> None:
                 continue
 
 
-class SmallDisk:
+class Ext4Image:
     """An ext4 image, mounted at ``path``. The image itself lies in memory, in a file system that can be filled too."""
 
     def __init__(self, where: Path, name: str, size_mib: int, image: Path | None = None) -> None:
@@ -80,23 +80,23 @@ class SmallDisk:
         """Leave no room: ENOSPC for whoever writes."""
         _fill(self.path)
 
-    def empty(self) -> None:
+    def free_space(self) -> None:
         """Give the room back."""
         (self.path / "filler").unlink()
 
-    def break_it(self) -> None:
+    def fail_writes(self) -> None:
         """Nothing new reaches the image any more: a sync gives EIO, as from a disk that fails."""
         _fill(self.under)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """The disk works again, and is mounted anew."""
         self.unmount()
         (self.under / "filler").unlink()
         self.mount()
 
-    def cut_from_power(self, where: Path, name: str) -> SmallDisk:
+    def copy_as_after_power_cut(self, where: Path, name: str) -> Ext4Image:
         """What a power cut would leave, mounted: the image's bytes without what the page cache still holds.
 
         Whoever writes must stand still meanwhile: the copy has to be of one instant.
         """
-        return SmallDisk(where, name, self.size_mib, self.image)
+        return Ext4Image(where, name, self.size_mib, self.image)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from compat_tests.raw import RawClient, until, until_known
-from ottla.tools.dump import plain
+from compat_tests.raw import RawClient, wait_until, wait_until_brokers_current
+from ottla.tools.dump import to_json_value
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
@@ -24,38 +24,38 @@ _IDS = ("topic_id", "port", "cluster_id", "producer_id", "session_id", "log_dir"
 BASE_MS = 1_700_000_000_000
 
 
-class Stage:
+class ScenarioSession:
     """Connections by name, and everything that was answered."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.peers: dict[str, RawClient] = {}
-        self.told: list[tuple[str, Any]] = []
+        self.clients: dict[str, RawClient] = {}
+        self.answers: list[tuple[str, Any]] = []
         self._names: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> RawClient:
-        if name not in self.peers:
-            self.peers[name] = RawClient(self.port)
-        return self.peers[name]
+        if name not in self.clients:
+            self.clients[name] = RawClient(self.port)
+        return self.clients[name]
 
-    def say(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
+    def call(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
         """A request and its answer."""
         try:
             answer = self[who].call(key, version, body)
         except ConnectionError:
-            self.tell(what, "closed")
-            del self.peers[who]
+            self.record_normalized(what, "closed")
+            del self.clients[who]
             return None
-        self.note(what, answer)
+        self.record(what, answer)
         return answer
 
-    def note(self, what: str, answer: Any) -> None:
+    def record(self, what: str, answer: Any) -> None:
         """Write down an answer as it can be compared."""
-        self.tell(what, self._named(plain(answer)))
+        self.record_normalized(what, self._named(to_json_value(answer)))
 
-    def tell(self, what: str, answer: Any) -> None:
+    def record_normalized(self, what: str, answer: Any) -> None:
         """What was answered, without ids and times."""
-        self.told.append((what, answer))
+        self.answers.append((what, answer))
 
     def _named(self, value: Any, field: str = "") -> Any:
         if isinstance(value, dict):
@@ -69,26 +69,28 @@ class Stage:
             return "a time"
         return value
 
-    def settle(self) -> None:
+    def wait_until_current(self) -> None:
         """Kafka's broker learns of a change a little after its controller has made it."""
-        until_known(self["a"])
+        wait_until_brokers_current(self["a"])
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
         """Create a topic; gives its id."""
         configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
         request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
-        answer = self.say(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
+        answer = self.call(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
         ident: bytes = answer.topics[0].topic_id
         rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
         ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
         # Kafka answers before the broker leads the new partitions.
-        until(lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions))
+        wait_until(
+            lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions)
+        )
         return ident
 
     def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
         """One batch to partition 0."""
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
-        return self.say(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
+        return self.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
 
     def fetch(self, what: str, topic: str, offset: int, **more: Any) -> Any:
         """What lies in partition 0."""
@@ -96,17 +98,19 @@ class Stage:
         request = f.FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
         )
-        return self.say(what, ApiKey.FETCH, 12, request)
+        return self.call(what, ApiKey.FETCH, 12, request)
 
-    def change(self, what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False) -> None:
+    def alter_configs(
+        self, what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False
+    ) -> None:
         """Change settings of a resource."""
         configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
         request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
-        done = self.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        done = self.call(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
-            self.settle()
+            self.wait_until_current()
 
-    def set_beyond_a_text(self, what: str, topic: str, name: str, value: str) -> None:
+    def set_oversized_value(self, what: str, topic: str, name: str, value: str) -> None:
         """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
         resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
         raw = encode_request(
@@ -116,13 +120,13 @@ class Stage:
         peer = self["a"]
         peer.sock.sendall(len(body).to_bytes(4, "big") + body)
         try:
-            self.tell(what, f"{len(peer.read())} bytes")
+            self.record_normalized(what, f"{len(peer.read())} bytes")
         except ConnectionError:
-            self.tell(what, "closed")
-            del self.peers["a"]
+            self.record_normalized(what, "closed")
+            del self.clients["a"]
 
-    def look(self, what: str, kind: int, name: str, *keys: str) -> None:
+    def describe_configs(self, what: str, kind: int, name: str, *keys: str) -> None:
         """A resource's settings and where they come from."""
-        self.settle()
+        self.wait_until_current()
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
-        self.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
+        self.call(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))

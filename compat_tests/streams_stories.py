@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.raw import until
-from compat_tests.stage import Stage
+from compat_tests.raw import wait_until
+from compat_tests.stage import ScenarioSession
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import delete_groups as dgr
 from ottla.wire.messages import describe_groups as dg
@@ -63,12 +63,12 @@ def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any 
     return hb.StreamsGroupHeartbeatRequest(group, member, epoch, **{**tasks, **fields})
 
 
-def _ready(stage: Stage, group: str, **settings: str) -> None:
+def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
     """A group that waits for nobody, and for nothing between two targets."""
     said = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
     rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in said.items()]
     asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
-    stage.say(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked)
+    stage.call(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked)
     peer = stage["a"]
 
     def is_led() -> bool:
@@ -76,12 +76,12 @@ def _ready(stage: Stage, group: str, **settings: str) -> None:
         row = peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group])).groups[0]
         return row.error_code not in (14, 15, 16)
 
-    until(is_led)
-    stage.settle()
+    wait_until(is_led)
+    stage.wait_until_current()
 
 
-def _look(stage: Stage, group: str, when: str) -> None:
-    stage.say(f"describe {when}", DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group], True), "looker")
+def _look(stage: ScenarioSession, group: str, when: str) -> None:
+    stage.call(f"describe {when}", DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group], True), "looker")
 
 
 def _commit(group: str, epoch: int, member: str, topic: str = "streams-in", partition: int = 0) -> Any:
@@ -89,15 +89,15 @@ def _commit(group: str, epoch: int, member: str, topic: str = "streams-in", part
     return oc.OffsetCommitRequest(group, epoch, member, topics=[oc.OffsetCommitRequestTopic(topic, partitions=[part])])
 
 
-def streams_refusals(stage: Stage) -> None:
+def streams_refusals(stage: ScenarioSession) -> None:
     """What a group does not take."""
     stage.topic("streams-in", 3)
     g = "streams-refusals"
     _ready(stage, g)
     _look(stage, g, "nothing")
     _look(stage, "", "no name")
-    stage.say("nobody's beat", BEAT, 0, _beat(g, "a", 5))
-    stage.say("nobody leaves", BEAT, 0, _beat(g, "a", -1))
+    stage.call("nobody's beat", BEAT, 0, _beat(g, "a", 5))
+    stage.call("nobody leaves", BEAT, 0, _beat(g, "a", -1))
     odd: dict[str, dict[str, Any]] = {
         "a static member": {"instance_id": "i"},
         "no id": {"member_id": ""},
@@ -116,7 +116,7 @@ def streams_refusals(stage: Stage) -> None:
         "tags named twice": {"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]},
     }
     for what, fields in odd.items():
-        stage.say(what, BEAT, 0, _join(g, "a", **fields))
+        stage.call(what, BEAT, 0, _join(g, "a", **fields))
     sub = hb.Subtopology
     topologies = {
         "a regular expression": [sub("0", ["streams-in"], ["s.*"])],
@@ -130,71 +130,71 @@ def streams_refusals(stage: Stage) -> None:
         "named twice": [sub("0", ["streams-in"]), sub("0", ["streams-in"])],
     }
     for what, rows in topologies.items():
-        stage.say(what, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
-    stage.say("an epoch below zero", BEAT, 0, _join(g, "a", hb.Topology(-1, READS.subtopologies)))
+        stage.call(what, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
+    stage.call("an epoch below zero", BEAT, 0, _join(g, "a", hb.Topology(-1, READS.subtopologies)))
     _look(stage, g, "still nothing")
 
 
-def streams_tasks(stage: Stage) -> None:
+def streams_tasks(stage: ScenarioSession) -> None:
     """Two members share tasks; one goes."""
     stage.topic("streams-in", 3)
     g = "streams-tasks"
     _ready(stage, g)
-    stage.say("a joins", BEAT, 0, _join(g, "a", rack_id="r", client_tags=[hb.KeyValue("zone", "z")]))
+    stage.call("a joins", BEAT, 0, _join(g, "a", rack_id="r", client_tags=[hb.KeyValue("zone", "z")]))
     _look(stage, g, "one member")
-    stage.say("a goes on", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
-    stage.say("b joins", BEAT, 0, _join(g, "b"))
+    stage.call("a goes on", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
+    stage.call("b joins", BEAT, 0, _join(g, "b"))
     _look(stage, g, "b waits")
-    stage.say("a gives up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
+    stage.call("a gives up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
     _look(stage, g, "a gives up")
-    stage.say("commit of what is given up", ApiKey.OFFSET_COMMIT, 9, _commit(g, 2, "a", partition=2))
-    stage.say("b too early", BEAT, 0, _beat(g, "b", 3, []))
-    stage.say("a has given up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1])))
-    stage.say("b has it", BEAT, 0, _beat(g, "b", 3, []))
+    stage.call("commit of what is given up", ApiKey.OFFSET_COMMIT, 9, _commit(g, 2, "a", partition=2))
+    stage.call("b too early", BEAT, 0, _beat(g, "b", 3, []))
+    stage.call("a has given up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1])))
+    stage.call("b has it", BEAT, 0, _beat(g, "b", 3, []))
     _look(stage, g, "two members")
-    stage.say("the epoch before", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0])))
-    stage.say("the epoch before, other tasks", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[2])))
-    stage.say("the epoch before, no tasks", BEAT, 0, _beat(g, "a", 2))
-    stage.say("an epoch too high", BEAT, 0, _beat(g, "a", 9))
-    stage.say("nobody", BEAT, 0, _beat(g, "x", 3))
-    stage.say("a task that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_0=[3])))
-    stage.say("a subtopology that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_1=[0])))
-    stage.say("another topology", BEAT, 0, _join(g, "c", COUNTS))
-    stage.say("a later topology", BEAT, 0, _join(g, "c", hb.Topology(1, READS.subtopologies)))
+    stage.call("the epoch before", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0])))
+    stage.call("the epoch before, other tasks", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[2])))
+    stage.call("the epoch before, no tasks", BEAT, 0, _beat(g, "a", 2))
+    stage.call("an epoch too high", BEAT, 0, _beat(g, "a", 9))
+    stage.call("nobody", BEAT, 0, _beat(g, "x", 3))
+    stage.call("a task that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_0=[3])))
+    stage.call("a subtopology that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_1=[0])))
+    stage.call("another topology", BEAT, 0, _join(g, "c", COUNTS))
+    stage.call("a later topology", BEAT, 0, _join(g, "c", hb.Topology(1, READS.subtopologies)))
     for name, epoch, who in (("own", 3, "a"), ("old", 2, "a"), ("older", 1, "a"), ("next", 4, "a"), ("none", 3, "x")):
-        stage.say(f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, _commit(g, epoch, who))
-    stage.say("commit in an old version", ApiKey.OFFSET_COMMIT, 8, _commit(g, 3, "a"))
-    stage.say("commit from outside", ApiKey.OFFSET_COMMIT, 9, _commit(g, -1, ""))
+        stage.call(f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, _commit(g, epoch, who))
+    stage.call("commit in an old version", ApiKey.OFFSET_COMMIT, 8, _commit(g, 3, "a"))
+    stage.call("commit from outside", ApiKey.OFFSET_COMMIT, 9, _commit(g, -1, ""))
     for name, member, epoch in (("a", "a", 3), ("stale", "a", 1), ("nobody", "x", 3), ("from outside", None, -1)):
         asked = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(g, member, epoch)])
-        stage.say(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, asked)
+        stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, asked)
     for states, types in (([], ["streams"]), (["Stable"], ["STREAMS"]), (["not_ready"], ["streams"])):
-        stage.say(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
-    stage.say("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
     classic = j.JoinGroupRequest(g, 30_000, 60_000, "", None, "consumer", [j.JoinGroupRequestProtocol("range", b"")])
-    stage.say("a classic member", ApiKey.JOIN_GROUP, 9, classic)
-    stage.say("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
-    stage.say("a wants the end", BEAT, 0, _beat(g, "a", 3, shutdown_application=True))
-    stage.say("b hears of it", BEAT, 0, _beat(g, "b", 3))
-    stage.say("a leaves", BEAT, 0, _beat(g, "a", -1))
-    stage.say("b goes on", BEAT, 0, _beat(g, "b", 3, _tasks(_0=[2])))
-    stage.say("b leaves", BEAT, 0, _beat(g, "b", -1))
+    stage.call("a classic member", ApiKey.JOIN_GROUP, 9, classic)
+    stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
+    stage.call("a wants the end", BEAT, 0, _beat(g, "a", 3, shutdown_application=True))
+    stage.call("b hears of it", BEAT, 0, _beat(g, "b", 3))
+    stage.call("a leaves", BEAT, 0, _beat(g, "a", -1))
+    stage.call("b goes on", BEAT, 0, _beat(g, "b", 3, _tasks(_0=[2])))
+    stage.call("b leaves", BEAT, 0, _beat(g, "b", -1))
     _look(stage, g, "empty")
-    stage.say("c begins anew", BEAT, 0, _join(g, "c"))
-    stage.say("c leaves", BEAT, 0, _beat(g, "c", -1))
-    stage.say("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
+    stage.call("c begins anew", BEAT, 0, _join(g, "c"))
+    stage.call("c leaves", BEAT, 0, _beat(g, "c", -1))
+    stage.call("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
     _look(stage, g, "dead")
 
 
-def streams_topics(stage: Stage) -> None:
+def streams_topics(stage: ScenarioSession) -> None:
     """Sources that are not there, internal topics that are made, standby tasks, endpoints."""
     stage.topic("streams-in", 3)
     g = "streams-topics"
     _ready(stage, g, streams_num_standby_replicas="1")
     end = hb.StreamsGroupHeartbeatRequestEndpoint("here", 7)
-    stage.say("a joins", BEAT, 0, _join(g, "a", COUNTS, endpoint_information_epoch=-1))
+    stage.call("a joins", BEAT, 0, _join(g, "a", COUNTS, endpoint_information_epoch=-1))
     _look(stage, g, "not ready")
-    stage.say("list not ready", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(["not_ready"], ["streams"]))
+    stage.call("list not ready", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(["not_ready"], ["streams"]))
     stage.topic("streams-more", 2)
     peer = stage["a"]
 
@@ -204,12 +204,12 @@ def streams_topics(stage: Stage) -> None:
     def describe() -> Any:
         return peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([g])).groups[0]
 
-    until(lambda: not answers().status)
+    wait_until(lambda: not answers().status)
     row = describe()
-    stage.note("topics are there", row.topology)
-    stage.note("a's tasks", row.members[0].assignment)
+    stage.record("topics are there", row.topology)
+    stage.record("a's tasks", row.members[0].assignment)
     epoch = row.members[0].member_epoch
-    stage.say("b joins", BEAT, 0, _join(g, "b", COUNTS, user_endpoint=end, endpoint_information_epoch=-1))
+    stage.call("b joins", BEAT, 0, _join(g, "b", COUNTS, user_endpoint=end, endpoint_information_epoch=-1))
     mine = row.members[0].assignment.active_tasks
     has = _owned(mine)
     for round_ in range(3):
@@ -219,9 +219,9 @@ def streams_topics(stage: Stage) -> None:
                 has = [
                     hb.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions) for x in told.active_tasks
                 ]
-        stage.note(f"after round {round_}", sorted_by_id(describe()))
+        stage.record(f"after round {round_}", sorted_by_id(describe()))
     assert epoch > 0
-    stage.say("endpoints", BEAT, 0, _beat(g, "a", epoch_of(describe(), "a"), endpoint_information_epoch=-1))
+    stage.call("endpoints", BEAT, 0, _beat(g, "a", epoch_of(describe(), "a"), endpoint_information_epoch=-1))
 
 
 def epoch_of(group: Any, member: str) -> int:

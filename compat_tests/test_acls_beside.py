@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.acl_walk import walk, walk_as_super_user
+from compat_tests.acl_walk import run_matrix, run_matrix_as_super_user
 from compat_tests.cluster import KafkaProcess, OttlaProcess
 
 ALL = os.environ.get("OTTLA_ACL_CELLS") == "all"
@@ -37,11 +37,11 @@ def compare(where: Path, asked: Callable[[int], dict[str, Any]], **more: str) ->
 
 @pytest.mark.xdist_group(__name__)
 def test_rules_decide_as_kafkas_do(tmp_path: Path) -> None:
-    cells = compare(tmp_path, lambda port: walk(port, 1 if ALL else 10))
+    cells = compare(tmp_path, lambda port: run_matrix(port, 1 if ALL else 10))
     assert cells >= (1600 if ALL else 160)
 
 
 @pytest.mark.skipif(not ALL, reason="one more start of both: OTTLA_ACL_CELLS=all")
 @pytest.mark.xdist_group(__name__)
 def test_rules_say_nothing_to_super_users(tmp_path: Path) -> None:
-    assert compare(tmp_path, walk_as_super_user, super_users="User:ANONYMOUS") >= 80
+    assert compare(tmp_path, run_matrix_as_super_user, super_users="User:ANONYMOUS") >= 80

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from compat_tests.cluster import Process
-from compat_tests.raw import RawClient, until
-from compat_tests.test_three_nodes import all_in_sync, combined, make_topic, running
-from compat_tests.test_three_nodes import until as within
+from compat_tests.cluster import NodeProcess
+from compat_tests.raw import RawClient, wait_until
+from compat_tests.test_three_nodes import all_in_sync, combined_nodes, make_topic, running_nodes
+from compat_tests.test_three_nodes import wait_for as within
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_acls as ca
@@ -46,13 +46,13 @@ def seen(client: RawClient) -> int:
     return int(client.call(ApiKey.METADATA, 12, request).topics[0].error_code)
 
 
-def seen_everywhere_s(nodes: Sequence[Process], at: int, *, deny: bool) -> list[float]:
+def seen_everywhere_s(nodes: Sequence[NodeProcess], at: int, *, deny: bool) -> list[float]:
     """Change it at one node: how long each takes to decide so, from the moment it is asked for."""
     clients = [RawClient(node.port, source=OTHER) for node in nodes]
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if deny else 0
 
     def seen_after_s(client: RawClient) -> float:
-        until(lambda: seen(client) == code, 0.001)
+        wait_until(lambda: seen(client) == code, 0.001)
         return time.monotonic() - began_s
 
     with ThreadPoolExecutor() as threads:
@@ -66,11 +66,11 @@ def seen_everywhere_s(nodes: Sequence[Process], at: int, *, deny: bool) -> list[
 
 
 def test_a_rule_made_or_removed_at_one_node_holds_at_all_of_them(tmp_path: Path) -> None:
-    nodes = combined(tmp_path)
+    nodes = combined_nodes(tmp_path)
     for node in nodes:
         node.file.write_text(node.file.read_text() + SETTINGS)
     took_s: list[float] = []
-    with running(nodes):
+    with running_nodes(nodes):
         make_topic(nodes[0].bootstrap, "t", 1)
         for node in nodes:
             within(partial(all_in_sync, node.bootstrap, "t"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -21,13 +21,13 @@ from ottla.wire.messages.metadata import MetadataRequest
 MEMBER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-class Client(RawClient):
+class AnyHostClient(RawClient):
     """A client that connects to any host."""
 
     def __init__(self, host: str, port: int) -> None:
         self.sock = socket.create_connection((host, port), 10)
-        self.sock.settimeout(self.patience_s)
-        self.number, self.asked = 0, set()
+        self.sock.settimeout(self.timeout_s)
+        self.number, self.pending_requests = 0, set()
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +46,16 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
 def test_addresses_told_to_a_client_are_of_the_kind_it_connects_by(
     node: OttlaProcess, dialled: str, local: str, client_host: str
 ) -> None:
-    client = Client(dialled, node.port)
+    client = AnyHostClient(dialled, node.port)
     group = f"group-of-{dialled}"
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    until(lambda: not client.call(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code)
+    wait_until(lambda: not client.call(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code)
     assert client.call(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].host == local
     assert [row.host for row in client.call(ApiKey.METADATA, 12, MetadataRequest([])).brokers] == [local]
     assert [row.host for row in client.call(ApiKey.DESCRIBE_CLUSTER, 0, DescribeClusterRequest()).brokers] == [local]
 
     join = JoinGroupRequest(group, 30_000, 30_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
-    until(lambda: not client.call(ApiKey.JOIN_GROUP, 3, join).error_code)
+    wait_until(lambda: not client.call(ApiKey.JOIN_GROUP, 3, join).error_code)
     described = client.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([group])).groups[0]
     assert {member.client_host for member in described.members} == {client_host}
 

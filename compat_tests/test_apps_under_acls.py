@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.cluster import Process
+from compat_tests.cluster import NodeProcess
 from compat_tests.jars import jars
-from compat_tests.listeners import Listening, ListeningKafka, listening
+from compat_tests.listeners import KafkaWithListeners, OttlaWithListeners, listener_settings
 from compat_tests.raw import RawClient
-from compat_tests.test_connect import NAME, TOPIC, Tail, worker
-from compat_tests.test_streams_groups import LINES, SETTINGS, Words, until_counted, write
-from compat_tests.test_three_nodes import until
+from compat_tests.test_connect import NAME, TOPIC, CommittedReader, worker
+from compat_tests.test_streams_groups import LINES, SETTINGS, WordCountProcess, until_counted, write
+from compat_tests.test_three_nodes import wait_for
 from ottla.controller.acl import AclOperation as O
 from ottla.controller.acl import AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import ApiKey
@@ -35,8 +35,8 @@ pytestmark = [
     ),
 ]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-Rule = tuple[ResourceType, str, PatternType, O]
-COUNTING: list[Rule] = [
+AclRule = tuple[ResourceType, str, PatternType, O]
+COUNTING: list[AclRule] = [
     (ResourceType.TOPIC, "words", PatternType.PREFIXED, O.ALL),
     (ResourceType.GROUP, "words", PatternType.PREFIXED, O.ALL),
     (ResourceType.TRANSACTIONAL_ID, "words", PatternType.PREFIXED, O.ALL),
@@ -44,7 +44,7 @@ COUNTING: list[Rule] = [
     (ResourceType.TOPIC, "counts", PatternType.LITERAL, O.WRITE),
 ]
 """What an application named words needs."""
-WORKING: list[Rule] = [
+WORKING: list[AclRule] = [
     *(
         (ResourceType.TOPIC, "connect-", PatternType.PREFIXED, o)
         for o in (O.CREATE, O.READ, O.WRITE, O.DESCRIBE_CONFIGS)
@@ -54,7 +54,7 @@ WORKING: list[Rule] = [
     (ResourceType.TRANSACTIONAL_ID, f"connect-{NAME}-", PatternType.PREFIXED, O.WRITE),
 ]
 """What a worker of the group connect needs for itself."""
-CARRYING: list[Rule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, O.WRITE)]
+CARRYING: list[AclRule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, O.WRITE)]
 """What its connector needs."""
 CARRIED = [f"line {number}" for number in range(3)]
 """Few: a producer that may not write tries a second for each."""
@@ -65,7 +65,7 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "APPS": "SASL_
 def settings(ports: Mapping[str, int]) -> dict[str, str]:
     """A node's: who does not log in may do everything, applications may do what rules say."""
     return {
-        **listening(ports, PROTOCOLS, "127.0.0.1"),
+        **listener_settings(ports, PROTOCOLS, "127.0.0.1"),
         "listener.name.apps.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.apps.plain.sasl.jaas.config": f'{PLAIN} user_words="a-secret" user_worker="a-secret";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -77,24 +77,24 @@ def settings(ports: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-class Guarded(Listening):
+class GuardedOttla(OttlaWithListeners):
     """``ottla serve`` with these."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, settings)
 
 
-class GuardedKafka(ListeningKafka):
+class GuardedKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, settings)
 
 
-KINDS: dict[str, Any] = {"ottla": Guarded, "kafka": GuardedKafka}
+KINDS: dict[str, Any] = {"ottla": GuardedOttla, "kafka": GuardedKafka}
 
 
-def allow(node: Process, who: str, rules: list[Rule]) -> None:
+def allow(node: NodeProcess, who: str, rules: list[AclRule]) -> None:
     """Let somebody do something."""
     made = [AclCreation(r, name, p, f"User:{who}", "*", o, AclPermissionType.ALLOW) for r, name, p, o in rules]
     client = RawClient(node.port)
@@ -121,7 +121,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         assert "Traceback" not in process.log.read_text(), process.log.read_text()
 
 
-def make(node: Process, *topics: str) -> None:
+def make(node: NodeProcess, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
         made.result(30)
@@ -135,14 +135,14 @@ def test_streams_counts_words_with_the_rules_its_documentation_asks_for(node: An
     more.write_text("".join(f"{key}={value}\n" for key, value in logged_in("words").items()))
     at = f"127.0.0.1:{node.ports['APPS']}"
     allow(node, "words", COUNTING[1:])
-    refused = Words(at, tmp_path / "refused", str(more))
+    refused = WordCountProcess(at, tmp_path / "refused", str(more))
     try:
-        until(lambda: "STATE ERROR" in refused.log.read_text(), 60)
+        wait_for(lambda: "STATE ERROR" in refused.log.read_text(), 60)
     finally:
         refused.kill()
     assert "AuthorizationException" in refused.log.read_text()
     allow(node, "words", COUNTING[:1])
-    application = Words(at, tmp_path / "words", str(more))
+    application = WordCountProcess(at, tmp_path / "words", str(more))
     try:
         wanted = dict(Counter(word for line in LINES for word in line.split()))
         assert until_counted(node.bootstrap, wanted) == wanted, application.log.read_text()[-3000:]
@@ -167,17 +167,17 @@ def test_connect_carries_a_file_with_the_rules_its_documentation_asks_for(node: 
     }
     prefixes = ("", "producer.", "consumer.", "admin.")
     more = "".join(f"{prefix}{key}={value}\n" for prefix in prefixes for key, value in logged_in("worker").items())
-    tail = Tail(node.bootstrap, TOPIC)
+    tail = CommittedReader(node.bootstrap, TOPIC)
     with worker(tmp_path, f"127.0.0.1:{node.ports['APPS']}", 1, more) as connect:
-        until(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), 90)
+        wait_for(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), 90)
 
         def failed() -> Any:
             said = connect.ask("GET", f"/connectors/{NAME}/status") or {"tasks": []}
             return next((task["trace"] for task in said["tasks"] if task["state"] == "FAILED"), None)
 
-        assert "TopicAuthorizationException" in until(failed, 60)
+        assert "TopicAuthorizationException" in wait_for(failed, 60)
         allow(node, "worker", CARRYING)
         connect.ask("POST", f"/connectors/{NAME}/restart?includeTasks=true&onlyFailed=true")
-        until(lambda: tail.read() >= len(CARRIED), 60)
+        wait_for(lambda: tail.read() >= len(CARRIED), 60)
     tail.close()
     assert [value.decode() for _, value in tail.seen if value is not None] == CARRIED

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.test_controller_rules import kafka
+from compat_tests.test_controller_rules import run_kafka_rules
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor_by_name
 from ottla.broker.groups.assignors.spec import Assignment, GroupSpec, MemberSubscriptionAndAssignment
@@ -17,7 +17,7 @@ from ottla.broker.tests.at_once import run_steps
 GROUPS = 2_000
 
 
-class Group(NamedTuple):
+class RandomAssignmentGroup(NamedTuple):
     """Topics by place: (id, partitions); members: name, instance, places of topics, partitions so far by place."""
 
     assignor: str
@@ -26,7 +26,7 @@ class Group(NamedTuple):
     members: list[tuple[str, str | None, list[int], dict[int, list[int]]]]
 
     @property
-    def line(self) -> str:
+    def to_request_text(self) -> str:
         topics = ",".join(f"{urlsafe_b64encode(i).decode().rstrip('=')}:{n}" for i, n in self.topics)
         rows = []
         for name, instance, wanted, had in self.members:
@@ -35,7 +35,7 @@ class Group(NamedTuple):
         kind = "HOMOGENEOUS" if self.homogeneous else "HETEROGENEOUS"
         return f"{self.assignor} {kind} {topics} {'|'.join(rows)}"
 
-    def dealt(self) -> str:
+    def assignment_text(self) -> str:
         claims = {}
         for name, instance, wanted, had in self.members:
             ids = tuple(self.topics[place][0] for place in wanted)
@@ -53,7 +53,7 @@ class Group(NamedTuple):
         return "|".join(rows)
 
 
-def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> Group:
+def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> RandomAssignmentGroup:
     topics = [(rng.randbytes(16), rng.choice([1, 2, 3, 7, 20, 60])) for _ in range(rng.randint(1, 7))]
     places = list(range(len(topics)))
     names = [f"{rng.getrandbits(64):x}-{n}" for n in range(rng.choice([1, 2, 3, 5, 11, 13, 25, 40]))]
@@ -72,7 +72,7 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> Group:
     for number, member in enumerate(names):
         wanted = common if homogeneous else [place for place in places if rng.random() < 0.6]
         members.append((member, f"i{number}" if rng.random() < 0.2 else None, wanted, held[member]))
-    return Group(name, homogeneous, topics, members)
+    return RandomAssignmentGroup(name, homogeneous, topics, members)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,11 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> Group:
 def test_partitions_are_dealt_out_as_kafka_deals_them(name: str, *, homogeneous: bool) -> None:
     rng = random.Random(f"{name} {homogeneous}")
     groups = [some_group(rng, name, homogeneous=homogeneous) for _ in range(GROUPS)]
-    theirs = kafka("Assign.java", [group.line for group in groups])
-    wrong = [(g.line, g.dealt(), t) for g, t in zip(groups, theirs, strict=True) if g.dealt() != t]
+    theirs = run_kafka_rules("Assign.java", [group.to_request_text for group in groups])
+    wrong = [
+        (g.to_request_text, g.assignment_text(), t)
+        for g, t in zip(groups, theirs, strict=True)
+        if g.assignment_text() != t
+    ]
     assert not wrong, (len(wrong), wrong[:2])
     assert len(set(theirs)) > GROUPS / 2

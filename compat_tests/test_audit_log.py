@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.acl_requests import requests
-from compat_tests.acl_walk import ASKER, Walk, rules_for
+from compat_tests.acl_requests import acl_requests
+from compat_tests.acl_walk import ASKER, AclMatrixClient, acl_sets_for
 from compat_tests.cluster import KafkaProcess, OttlaProcess
 from compat_tests.test_acls_beside import SETTINGS
 
@@ -37,18 +37,18 @@ def told(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
 
     Which of them come again says nothing: a node tells a line once a minute.
     """
-    steps, out, seen = Walk(node.port), dict[str, str](), 0
-    steps.begin()
-    for asked in requests()[::EVERY]:
-        for name, rules in rules_for(asked):
+    steps, out, seen = AclMatrixClient(node.port), dict[str, str](), 0
+    steps.prepare()
+    for asked in acl_requests()[::EVERY]:
+        for name, rules in acl_sets_for(asked):
             if name.rpartition(":")[2] not in ("none", "allow", "denied", "prefix"):
                 continue
-            steps.under(rules, asked)
+            steps.call_under(rules, asked)
             lines = node.log.read_text().splitlines()
             for line in lines[seen:]:
                 found = LINE.search(line)
                 if found is not None and f"from host = {ASKER} " in found[2]:
-                    out.setdefault(f"{found[1]} {COUNT.sub('', found[2])}", f"{asked.what}: {name}")
+                    out.setdefault(f"{found[1]} {COUNT.sub('', found[2])}", f"{asked.label}: {name}")
             seen = len(lines)
     return out
 

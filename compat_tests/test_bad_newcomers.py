@@ -48,7 +48,7 @@ def settings(cluster: ottla.Cluster, folder: Path, roles: str, node_id: int) -> 
     return file
 
 
-def said(folder: Path, *command: str, wanted: str) -> list[str]:
+def read_output(folder: Path, *command: str, wanted: str) -> list[str]:
     """The lines a node says until one has that in it; then, unless it has ended by itself, it is stopped."""
     path = folder / "said.txt"
     with path.open("wb") as out, subprocess.Popen([OTTLA, *command], stdout=out, stderr=out, cwd=folder) as node:
@@ -90,14 +90,14 @@ def test_a_node_that_does_not_belong_here_says_so_once_and_harms_nobody(
     file = settings(cluster, tmp_path, roles, node_id)
     more = ["--no-initial-controllers"] if "controller" in roles else []
     subprocess.run([OTTLA, "format", "--config", file, "--cluster-id", cluster_id, *more], check=True)
-    lines = said(tmp_path, "serve", "--config", str(file), wanted=wanted)
+    lines = read_output(tmp_path, "serve", "--config", str(file), wanted=wanted)
     assert [wanted in line for line in lines].count(True) == 1, lines
     assert not [line for line in lines if "Traceback" in line]
     is_unharmed(cluster)
 
 
 @contextlib.contextmanager
-def stranger(answer: bytes) -> Iterator[int]:
+def fake_server(answer: bytes) -> Iterator[int]:
     """Somebody who answers whatever he is asked with that, and hangs up; gives his port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -116,10 +116,10 @@ def stranger(answer: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, b"\0\0\1\0\0\0\0\1", b""])
 def test_who_is_told_to_join_somebody_that_is_no_broker_says_whom(tmp_path: Path, answer: bytes) -> None:
-    with stranger(answer) as port:
+    with fake_server(answer) as port:
         wanted = f"ottla serve: 127.0.0.1:{port}: "
         command = ("serve", "--node-id", "4", "--listen", "127.0.0.1:0", "--data-dir", "d", "--join")
-        (line,) = said(tmp_path, *command, f"127.0.0.1:{port}", wanted=wanted)
+        (line,) = read_output(tmp_path, *command, f"127.0.0.1:{port}", wanted=wanted)
     assert line.startswith(wanted)
     assert not (tmp_path / "d" / "meta.properties").exists(), "nothing was changed"
 
@@ -135,7 +135,7 @@ def test_who_joins_as_somebody_else_or_where_nobody_reaches_it_does_not_begin(
     cluster: ottla.Cluster, tmp_path: Path, options: tuple[str, ...], wanted: str
 ) -> None:
     joins = ("--listen", "127.0.0.1:0", "--data-dir", "d", "--join", cluster.bootstrap_servers)
-    (line,) = said(tmp_path, "serve", *options, *joins, wanted=wanted)
+    (line,) = read_output(tmp_path, "serve", *options, *joins, wanted=wanted)
     assert wanted in line
     is_unharmed(cluster)
 
@@ -144,5 +144,5 @@ def test_a_directory_of_an_older_metadata_version_is_named_with_those_there_are(
     file = tmp_path / "old.properties"
     file.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path / 'd'}\n")
     command = ("format", "--config", str(file), "--standalone", "--cluster-id", FOREIGN, "--release-version", "3.3")
-    (line,) = said(tmp_path, *command, wanted="no release '3.3'")
+    (line,) = read_output(tmp_path, *command, wanted="no release '3.3'")
     assert "4.3-IV0" in line

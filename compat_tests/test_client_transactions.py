@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from compat_tests import matrix
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess
 from compat_tests.jars import classpath, jars
 from compat_tests.test_transactions import committed, make
 
@@ -55,12 +55,12 @@ PROGRAMS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def told(node: Process, client: str) -> dict[str, Any] | str:
+def told(node: NodeProcess, client: str) -> dict[str, Any] | str:
     """What a client says, and where its group is then; or why it was left out."""
-    row = matrix.Client(client, "", PROGRAMS[client])
+    row = matrix.MatrixClient(client, "", PROGRAMS[client])
     try:
-        command = matrix.command_of(row)
-    except matrix.Missing as missing:
+        command = matrix.client_command(row)
+    except matrix.ToolchainMissing as missing:
         return str(missing)
     name = "".join(c if c.isalnum() else "-" for c in client)
     make(node.bootstrap, name)

@@ -94,7 +94,7 @@ def is_even(cluster: Cluster) -> bool:
     return max(carries.values()) - min(carries[broker] for broker in (1, 2, 3, 4)) <= 1
 
 
-class Load:
+class MovingClusterLoad:
     """A producer with acks=all that never stops, and what was acknowledged."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
@@ -107,7 +107,7 @@ class Load:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> MovingClusterLoad:
         self._thread.start()
         return self
 
@@ -139,7 +139,7 @@ def everything(cluster: Cluster, topic: str) -> list[int]:
 
 def test_a_broker_is_drained_and_filled_again_while_records_are_written(cluster: Cluster) -> None:
     make(cluster, "busy", 6, 2)
-    with Load(cluster, "busy") as load:
+    with MovingClusterLoad(cluster, "busy") as load:
         until(lambda: len(load.acknowledged) > 200)
         command(cluster, "drain", "2")
         until(lambda: all(2 not in of and sorted(of) == isr for _, of, isr in replicas(cluster, "busy").values()))
@@ -157,7 +157,7 @@ def test_what_a_lost_node_had_is_made_again_on_the_others() -> None:
     settings = {"auto.replica.recovery.after.ms": "1000", "broker.session.timeout.ms": "6000"}
     with ottla.Cluster(4, settings=settings) as cluster:
         make(cluster, "kept", 4, 3)
-        with Load(cluster, "kept") as load:
+        with MovingClusterLoad(cluster, "kept") as load:
             until(lambda: len(load.acknowledged) > 100)
             cluster.kill(4)
             until(lambda: all(4 not in of and len(isr) == 3 for _, of, isr in replicas(cluster, "kept").values()))

@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from compat_tests.cluster import java_tool
-from compat_tests.test_three_nodes import until
+from compat_tests.test_three_nodes import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +45,18 @@ def leaders(at: tuple[str, str], topic: str) -> list[tuple[int, list[int], list[
 
 def test_a_topic_is_made_moved_and_led_by_whom_it_should(at: tuple[str, str], tmp_path: Path) -> None:
     java_tool("TopicCommand", *at, "--create", "--topic", "t", "--partitions", "3", "--replication-factor", "2")
-    until(lambda: [len(replicas) for _, replicas, _ in leaders(at, "t")] == [2, 2, 2])
+    wait_for(lambda: [len(replicas) for _, replicas, _ in leaders(at, "t")] == [2, 2, 2])
     wanted = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     rows = [{"topic": "t", "partition": number, "replicas": replicas} for number, replicas in enumerate(wanted)]
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": rows}))
     move = ["reassign.ReassignPartitionsCommand", *at, "--reassignment-json-file", str(plan)]
     assert "Successfully started partition reassignments for t-0,t-1,t-2" in java_tool(*move, "--execute")
-    until(lambda: java_tool(*move, "--verify").count("is completed") == 3)
+    wait_for(lambda: java_tool(*move, "--verify").count("is completed") == 3)
     assert "No partition reassignments found" in java_tool("reassign.ReassignPartitionsCommand", *at, "--list")
     java_tool("LeaderElectionCommand", *at, "--election-type", "preferred", "--all-topic-partitions")
-    until(lambda: [(leader, replicas) for leader, replicas, _ in leaders(at, "t")] == [(r[0], r) for r in wanted])
-    until(lambda: not java_tool("TopicCommand", *at, "--describe", "--under-replicated-partitions").strip())
+    wait_for(lambda: [(leader, replicas) for leader, replicas, _ in leaders(at, "t")] == [(r[0], r) for r in wanted])
+    wait_for(lambda: not java_tool("TopicCommand", *at, "--describe", "--under-replicated-partitions").strip())
     sizes = java_tool("LogDirsCommand", *at, "--describe", "--topic-list", "t")
     told = json.loads(next(line for line in sizes.splitlines() if line.startswith("{")))
     assert [(x["broker"], len(x["logDirs"][0]["partitions"])) for x in told["brokers"]] == [(1, 3), (2, 3), (3, 3)]
@@ -78,7 +78,7 @@ def test_brokers_and_controllers_say_who_is_in_the_cluster(
         (at_controller, [n.controller_port for n in cluster.nodes], "controller"),
     ):
         wanted = [(i, port, kind) for i, port in enumerate(ports, 1)]
-        until(lambda where=where, wanted=wanted: endpoints(where) == wanted)  # type: ignore[misc]
+        wait_for(lambda where=where, wanted=wanted: endpoints(where) == wanted)  # type: ignore[misc]
         features = java_tool("FeatureCommand", *where, "describe")
         assert re.search(r"metadata.version .*FinalizedVersionLevel: 4.3-IV0", features)
         status = java_tool("MetadataQuorumCommand", *where, "describe", "--status")
@@ -96,14 +96,14 @@ def roles(at: tuple[str, str]) -> dict[int, str]:
 def test_a_controller_is_taken_out_of_the_quorum_and_put_back(
     cluster: ottla.Cluster, at: tuple[str, str], tmp_path: Path
 ) -> None:
-    until(lambda: sorted(roles(at).values()) == ["Follower", "Follower", "Leader"])
+    wait_for(lambda: sorted(roles(at).values()) == ["Follower", "Follower", "Leader"])
     node = cluster.nodes[2]
     meta = (Path(node.data_dir) / "meta.properties").read_text()
     directory = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("directory.id="))
     quorum = ["MetadataQuorumCommand", *at]
     out = ["remove-controller", "--controller-id", "3", "--controller-directory-id", directory]
     assert "Removed" in java_tool(*quorum, *out)
-    until(lambda: roles(at).get(3) == "Observer")
+    wait_for(lambda: roles(at).get(3) == "Observer")
     settings = tmp_path / "3.properties"
     settings.write_text(
         f"process.roles=broker,controller\nnode.id=3\nlog.dirs={node.data_dir}\n"
@@ -112,4 +112,4 @@ def test_a_controller_is_taken_out_of_the_quorum_and_put_back(
         f"controller.quorum.bootstrap.servers=127.0.0.1:{cluster.nodes[0].controller_port}\n"
     )
     assert "Added" in java_tool("MetadataQuorumCommand", *at, "--command-config", str(settings), "add-controller")
-    until(lambda: roles(at).get(3) in ("Follower", "Leader"))
+    wait_for(lambda: roles(at).get(3) in ("Follower", "Leader"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -29,7 +29,7 @@ SETTINGS = {
     "min.compaction.lag.ms": "3600000",
 }
 """While it is filled nothing is cleaned: how many passes there are then, and how old tombstones, would be chance."""
-Seen = list[tuple[int, int, bytes | None, bytes | None]]
+CompactedRecords = list[tuple[int, int, bytes | None, bytes | None]]
 
 
 def batches(seed: int, count: int) -> list[bytes]:
@@ -55,7 +55,7 @@ def batches(seed: int, count: int) -> list[bytes]:
     return out
 
 
-class Node:
+class CompactionBroker:
     """A cluster of either kind with the topic on it."""
 
     def __init__(self, process: Any) -> None:
@@ -77,10 +77,10 @@ class Node:
     def produce(self, raw: bytes) -> None:
         assert self.peer.produce(TOPIC, 0, raw).error_code == 0
 
-    def read(self) -> Seen:
+    def read(self) -> CompactedRecords:
         """Every record with its offset, time, key and value; every batch's checksum is right."""
         at, end = self.end(-2), self.end(-1)
-        out: Seen = []
+        out: CompactedRecords = []
         while at < end:
             part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=8 << 20)
             request = f.FetchRequest(
@@ -104,9 +104,11 @@ class Node:
         answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
         assert answer.responses[0].error_code == 0
 
-    def cleaned(self) -> Seen:
+    def cleaned(self) -> CompactedRecords:
         """What is left once all is cleaned but the segment that is written to: then no pass has anything to do."""
-        until(lambda: self._clean_below() == max(int(x.stem) for x in (self._data_dir / f"{TOPIC}-0").glob("*.log")))
+        wait_until(
+            lambda: self._clean_below() == max(int(x.stem) for x in (self._data_dir / f"{TOPIC}-0").glob("*.log"))
+        )
         return self.read()
 
     def _clean_below(self) -> int:
@@ -120,14 +122,14 @@ class Node:
 def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -> None:
     first, second = batches(1, 900), batches(2, 500)
     quick = {"log_cleaner_backoff_ms": "300"}
-    results: dict[str, list[Seen]] = {}
+    results: dict[str, list[CompactedRecords]] = {}
     nodes: dict[str, Any] = {
         "kafka": KafkaProcess(tmp_path / "kafka", **quick),
         "ottla": OttlaProcess(tmp_path / "ottla", **quick),
     }
     for name, process in nodes.items():
         with process:
-            node = Node(process)
+            node = CompactionBroker(process)
             node.create()
             for raw in first:
                 node.produce(raw)
@@ -146,10 +148,10 @@ def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -
     first_pass = results["ottla"][0]
     assert [(o, k) for o, _, k, _ in first_pass] == [(o, k) for o, _, k, _ in results["kafka"][0]]
     with KafkaProcess(tmp_path / "ottla") as kafka:
-        assert Node(kafka).read() == results["ottla"][1]
+        assert CompactionBroker(kafka).read() == results["ottla"][1]
 
 
-def last(seen: Seen) -> dict[bytes | None, tuple[int, bytes | None]]:
+def last(seen: CompactedRecords) -> dict[bytes | None, tuple[int, bytes | None]]:
     """Each key's last value; one that was deleted has none, whether its tombstone is still there or not."""
     found = {key: (offset, value) for offset, _, key, value in seen}
     return {key: row for key, row in found.items() if row[1] is not None}

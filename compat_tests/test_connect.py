@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import ottla
 from compat_tests.cluster import OttlaProcess, free_port
 from compat_tests.jars import JARS, classpath, jars
-from compat_tests.test_three_nodes import all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import all_in_sync, make_topic, wait_for
 
 KILLS = int(os.environ.get("OTTLA_CONNECT", "0")) or 1
 LINES = 6_000 * KILLS
@@ -59,7 +59,7 @@ hides until its time is over: a minute and ten seconds, if nothing is set.
 """
 
 
-class Worker:
+class ConnectWorker:
     """A worker of Kafka Connect, and its HTTP interface."""
 
     def __init__(self, folder: Path, bootstrap: str, replicas: int, more: str = "") -> None:
@@ -103,8 +103,8 @@ class Worker:
 
 
 @contextmanager
-def worker(folder: Path, bootstrap: str, replicas: int, more: str = "") -> Iterator[Worker]:
-    made = Worker(folder, bootstrap, replicas, more)
+def worker(folder: Path, bootstrap: str, replicas: int, more: str = "") -> Iterator[ConnectWorker]:
+    made = ConnectWorker(folder, bootstrap, replicas, more)
     made.start()
     try:
         yield made
@@ -112,7 +112,7 @@ def worker(folder: Path, bootstrap: str, replicas: int, more: str = "") -> Itera
         made.kill()
 
 
-class Tail:
+class CommittedReader:
     """Reads what is committed in a topic of one partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -145,35 +145,35 @@ def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Ca
         "exactly.once.support": "required",
         "transaction.boundary": "poll",
     }
-    tail = Tail(bootstrap, TOPIC)
+    tail = CommittedReader(bootstrap, TOPIC)
     with worker(folder, bootstrap, replicas) as connect:
-        until(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), WITHIN_S)
+        wait_for(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), WITHIN_S)
         for number in range(kills):
             goal = LINES * (number + 1) // (kills + 2)
-            until(lambda goal=goal: tail.read() >= goal, WITHIN_S)
+            wait_for(lambda goal=goal: tail.read() >= goal, WITHIN_S)
             connect.kill()
             between(number)
             connect.start()
-        until(lambda: tail.read() >= LINES, WITHIN_S)
+        wait_for(lambda: tail.read() >= LINES, WITHIN_S)
         time.sleep(1.0)
         tail.read()
         told = [{"partition": {"filename": str(file)}, "offset": {"position": file.stat().st_size}}]
-        until(lambda: states(connect) == ["RUNNING"])
-        until(lambda: connect.ask("GET", f"/connectors/{NAME}/offsets") == {"offsets": told})
+        wait_for(lambda: states(connect) == ["RUNNING"])
+        wait_for(lambda: connect.ask("GET", f"/connectors/{NAME}/offsets") == {"offsets": told})
     tail.close()
     assert [value.decode() for _, value in tail.seen if value is not None] == lines, "each once, and in order"
-    stored = Tail(bootstrap, "connect-offsets")
-    until(lambda: stored.read() and last_offset(stored) == (str(file), told[0]["offset"]))
+    stored = CommittedReader(bootstrap, "connect-offsets")
+    wait_for(lambda: stored.read() and last_offset(stored) == (str(file), told[0]["offset"]))
     stored.close()
 
 
-def states(connect: Worker) -> list[str]:
+def states(connect: ConnectWorker) -> list[str]:
     """What its tasks do, as it tells them."""
     status = connect.ask("GET", f"/connectors/{NAME}/status") or {"tasks": []}
     return [task["state"] for task in status["tasks"]]
 
 
-def last_offset(stored: Tail) -> tuple[str, Any]:
+def last_offset(stored: CommittedReader) -> tuple[str, Any]:
     """The file and the position that were written last."""
     key, value = stored.seen[-1]
     assert key is not None
@@ -200,7 +200,7 @@ def test_so_it_is_on_three_nodes_that_die_as_well(tmp_path: Path) -> None:
             cluster.kill(node)
             cluster.restart(node)
             for topic in (TOPIC, "connect-offsets", "__transaction_state"):
-                until(lambda topic=topic: all_in_sync(bootstrap, topic))
+                wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
 
         carried(tmp_path, bootstrap, 3, KILLS, between)
 

@@ -28,7 +28,7 @@ def fill(node: OttlaProcess, topic: str, values: range, partitions: int) -> None
     assert producer.flush(20) == 0
 
 
-class Reader:
+class ProtocolConsumer:
     """A consumer that remembers what it read and has."""
 
     def __init__(self, node: OttlaProcess, group: str, topic: str, protocol: str = "consumer", **more: str) -> None:
@@ -60,7 +60,7 @@ class Reader:
         return {(part.topic, part.partition) for part in self.consumer.assignment()}
 
 
-def until(readers: list[Reader], holds: Callable[[], bool]) -> None:
+def until(readers: list[ProtocolConsumer], holds: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end, [(len(reader.read), reader.has) for reader in readers]
@@ -102,9 +102,9 @@ def console(node: OttlaProcess, topic: str, count: int) -> list[int]:
 def test_a_second_member_takes_over_half_and_gives_it_back(node: OttlaProcess, topic: str, group: str) -> None:
     make(node, topic, 6)
     fill(node, topic, range(600), 6)
-    a = Reader(node, group, topic)
+    a = ProtocolConsumer(node, group, topic)
     until([a], lambda: len(a.read) == 600)
-    b = Reader(node, group, topic)
+    b = ProtocolConsumer(node, group, topic)
     until([a, b], lambda: len(a.has) == len(b.has) == 3)
     assert not a.has & b.has
     fill(node, topic, range(600, 900), 6)
@@ -124,19 +124,19 @@ def test_topics_are_found_by_a_regular_expression(node: OttlaProcess, topic: str
     for number in (1, 2):
         make(node, f"{topic}-{number}", 1)
     make(node, f"x{topic}-3", 1)
-    reader = Reader(node, group, f"^{topic}-[0-9]+$")
+    reader = ProtocolConsumer(node, group, f"^{topic}-[0-9]+$")
     until([reader], lambda: reader.has == {(f"{topic}-1", 0), (f"{topic}-2", 0)})
     reader.consumer.close()
 
 
 def test_a_static_member_comes_back_to_its_partitions(node: OttlaProcess, topic: str, group: str) -> None:
     make(node, topic, 4)
-    a = Reader(node, group, topic, group_instance_id="one")
-    b = Reader(node, group, topic)
+    a = ProtocolConsumer(node, group, topic, group_instance_id="one")
+    b = ProtocolConsumer(node, group, topic)
     until([a, b], lambda: len(a.has) == len(b.has) == 2)
     had = a.has
     a.consumer.close()
-    back = Reader(node, group, topic, group_instance_id="one")
+    back = ProtocolConsumer(node, group, topic, group_instance_id="one")
     until([back, b], lambda: bool(back.has))
     assert (back.has, len(b.has)) == (had, 2)
     for reader in (back, b):
@@ -148,19 +148,19 @@ def test_a_group_goes_over_to_the_new_protocol_and_back_while_records_flow(
 ) -> None:
     make(node, topic, 6)
     sent = 0
-    every: list[Reader] = []
+    every: list[ProtocolConsumer] = []
 
     def more() -> None:
         nonlocal sent
         fill(node, topic, range(sent, sent + 300), 6)
         sent += 300
 
-    def enter(protocol: str) -> Reader:
-        every.append(Reader(node, group, topic, protocol))
+    def enter(protocol: str) -> ProtocolConsumer:
+        every.append(ProtocolConsumer(node, group, topic, protocol))
         more()
         return every[-1]
 
-    def shared(*readers: Reader) -> None:
+    def shared(*readers: ProtocolConsumer) -> None:
         until(list(readers), lambda: sorted(p for r in readers for _, p in r.has) == list(range(6)))
         until(list(readers), lambda: len({v for r in every for v in r.read}) == sent)
 

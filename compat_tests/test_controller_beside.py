@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from compat_tests.controller_script import Life
+from compat_tests.controller_script import ControllerRandomTest
 from compat_tests.jars import classpath, jars
-from compat_tests.kafka_controller import Kafka
+from compat_tests.kafka_controller import KafkaControllerProcess
 
 LIVES = 60
 STEPS = 300
@@ -18,12 +18,12 @@ def test_registration_leases_elections_moves_and_isr_are_decided_as_kafka_decide
     jars("kafka")
     source = Path(__file__).parent / "java" / "controller" / "Controlled.java"
     subprocess.run(["javac", "-cp", classpath(), "-d", str(tmp_path), str(source)], check=True)
-    kafka = Kafka(f"{tmp_path}:{classpath()}")
+    kafka = KafkaControllerProcess(f"{tmp_path}:{classpath()}")
     decided = written = whole = 0
     try:
         for seed in range(LIVES):
-            life = Life(kafka, seed)
-            life.live(STEPS)
+            life = ControllerRandomTest(kafka, seed)
+            life.run_steps(STEPS)
             decided, written, whole = decided + life.steps, written + life.changes, whole + (not life.cut_short)
     finally:
         kafka.close()

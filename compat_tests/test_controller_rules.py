@@ -24,7 +24,7 @@ JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Bounds of a short program's memory: by default its heap grows to a quarter of the machine's."""
 
 
-def kafka(program: str, lines: list[str]) -> list[str]:
+def run_kafka_rules(program: str, lines: list[str]) -> list[str]:
     """What a Java program answers to each line."""
     jars("kafka")
     source = Path(__file__).parent / "java" / program
@@ -40,7 +40,7 @@ def kafka(program: str, lines: list[str]) -> list[str]:
 # ------------------------------------------------------------------ placement
 
 
-class Cluster(NamedTuple):
+class RandomPlacementCluster(NamedTuple):
     """Brokers as (id, rack, fenced), what is asked for, and the one number chance always gives."""
 
     chance: float
@@ -49,11 +49,11 @@ class Cluster(NamedTuple):
     brokers: list[tuple[int, str | None, bool]]
 
     @property
-    def line(self) -> str:
+    def to_request_text(self) -> str:
         rows = ",".join(f"{i}:{rack or '-'}:{int(fenced)}" for i, rack, fenced in self.brokers)
         return f"{self.chance!r} {self.partitions} {self.factor} {rows}"
 
-    def placed(self) -> str:
+    def placement_text(self) -> str:
         brokers = {
             i: m.RegisterBrokerRecord(i, False, bytes(16), 0, [], [], rack, fenced, False, [bytes([i] * 16)])
             for i, rack, fenced in self.brokers
@@ -65,20 +65,26 @@ class Cluster(NamedTuple):
             return "".join(word.title() for word in error.code.name.split("_")) + "Exception"
 
 
-def some_cluster(rng: random.Random) -> Cluster:
+def some_cluster(rng: random.Random) -> RandomPlacementCluster:
     racks = rng.choice([[None], ["a", "b"], ["a", "b", "c"], [None, "b", "a"]])
     ids = rng.sample(range(1, 40), rng.randint(1, 9))
     fenced = rng.choice([0, 0.3, 0.9])
     brokers = [(i, rng.choice(racks), rng.random() < fenced) for i in ids]
-    return Cluster(rng.choice([0.0, 0.25, 0.5, 0.75, 0.99]), rng.randint(1, 25), rng.randint(1, 5), brokers)
+    return RandomPlacementCluster(
+        rng.choice([0.0, 0.25, 0.5, 0.75, 0.99]), rng.randint(1, 25), rng.randint(1, 5), brokers
+    )
 
 
 def test_replicas_go_where_kafka_puts_them() -> None:
     """R299."""
     rng = random.Random(1)
     clusters = [some_cluster(rng) for _ in range(CLUSTERS)]
-    theirs = kafka("Place.java", [c.line for c in clusters])
-    wrong = [(c.line, c.placed(), t) for c, t in zip(clusters, theirs, strict=True) if c.placed() != t]
+    theirs = run_kafka_rules("Place.java", [c.to_request_text for c in clusters])
+    wrong = [
+        (c.to_request_text, c.placement_text(), t)
+        for c, t in zip(clusters, theirs, strict=True)
+        if c.placement_text() != t
+    ]
     assert not wrong, wrong[:3]
     assert sum("," in t for t in theirs) > CLUSTERS / 3
 
@@ -86,7 +92,7 @@ def test_replicas_go_where_kafka_puts_them() -> None:
 # ------------------------------------------------------------------ partitions
 
 
-class Case(NamedTuple):
+class PartitionChangeCase(NamedTuple):
     """A partition, who lives, the rules, and what is asked for."""
 
     partition: PartitionRegistration
@@ -100,7 +106,7 @@ class Case(NamedTuple):
     directories: dict[int, int]
 
     @property
-    def line(self) -> str:
+    def to_request_text(self) -> str:
         p, move = self.partition, self.move
         pairs = ",".join(f"{i}={d}" for i, d in self.directories.items()) or "-"
         parts = [p.replicas, p.isr, p.elr, p.last_known_elr, p.adding, p.removing, [number(d) for d in p.directories]]
@@ -110,7 +116,7 @@ class Case(NamedTuple):
         words += [text(self.lost), "-" if self.recovery is None else str(self.recovery), pairs]
         return " ".join(words)
 
-    def changed(self) -> str:
+    def change_text(self) -> str:
         moved = {i: directory(d) for i, d in self.directories.items()}
         if self.move is not None:
             new = [i for i in self.move.replicas if i not in self.partition.replicas and i not in moved]
@@ -153,7 +159,7 @@ def some_of(rng: random.Random, values: Sequence[int], least: int = 0) -> list[i
     return rng.sample(list(values), rng.randint(min(least, len(values)), len(values)))
 
 
-def some_case(rng: random.Random) -> Case:
+def some_case(rng: random.Random) -> PartitionChangeCase:
     replicas = rng.sample(range(1, 7), rng.randint(1, 4))
     isr = some_of(rng, replicas)
     elr = some_of(rng, [i for i in replicas if i not in isr]) if rng.random() < 0.5 else []
@@ -183,7 +189,7 @@ def some_case(rng: random.Random) -> Case:
         wanted = wanted if keep else some_of(rng, stay, 1)  # as where a move is given up: somebody is in sync
         move = Reassignment((*target, *gone) if keep else tuple(target), tuple(came), tuple(gone) if keep else ())
     moved = {i: 500 + i for i in some_of(rng, replicas)} if rng.random() < 0.2 else {}
-    return Case(
+    return PartitionChangeCase(
         p,
         some_of(rng, range(1, 7)),
         PartitionChangeRules(rng.randint(1, 3), rng.random() < 0.7),
@@ -209,8 +215,10 @@ def test_partitions_change_as_kafka_changes_them() -> None:
     """R284, R285, R287-R289, R296."""
     rng = random.Random(2)
     cases = [some_case(rng) for _ in range(CHANGES)]
-    theirs = kafka("Change.java", [c.line for c in cases])
-    wrong = [(c.line, c.changed(), t) for c, t in zip(cases, theirs, strict=True) if c.changed() != t]
+    theirs = run_kafka_rules("Change.java", [c.to_request_text for c in cases])
+    wrong = [
+        (c.to_request_text, c.change_text(), t) for c, t in zip(cases, theirs, strict=True) if c.change_text() != t
+    ]
     wrong = [row for row in wrong if not names_one_that_left(row[0], row[2])]
     assert not wrong, (len(wrong), wrong[:3])
     assert len(set(theirs)) > CHANGES / 10

@@ -13,21 +13,33 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, combined, make_topic, running, until
+from compat_tests.test_three_nodes import (
+    WITHIN_S,
+    OttlaFromFile,
+    all_in_sync,
+    combined_nodes,
+    make_topic,
+    running_nodes,
+    wait_for,
+)
 from compat_tests.test_transactions import confluent, is_stable, read, write
-from sim.steps import Step
+from sim.steps import TransactionStep
 
 ID, TOPIC = "dies", "t"
 TIMEOUT_MS = 10_000
 LONGEST_S = TIMEOUT_MS / 1000 + 40
 """10 s less half a minute for a machine that is busy: the simulator counts exactly."""
-STEPS = list(Step) if os.environ.get("OTTLA_STEPS") else [Step.DECIDED_WRITTEN, Step.SOME_KNOW]
+STEPS = (
+    list(TransactionStep)
+    if os.environ.get("OTTLA_STEPS")
+    else [TransactionStep.DECIDED_WRITTEN, TransactionStep.SOME_MARKERS_WRITTEN]
+)
 
 
-class Dying(FromFile):
+class OttlaExitingAtStep(OttlaFromFile):
     """A node that dies when it has taken a step with a transaction, unless another has died of it before."""
 
-    def __init__(self, node: FromFile, step: Step, mark: Path) -> None:
+    def __init__(self, node: OttlaFromFile, step: TransactionStep, mark: Path) -> None:
         super().__init__(node.file, node.data_dir, node.port)
         self._dying = [sys.executable, "-m", "compat_tests.dying", step.value, ID, str(mark)]
 
@@ -55,18 +67,20 @@ def transact(producer: Producer) -> bool:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
-def test_a_coordinator_dies_at_a_step_and_readers_of_committed_records_go_on(tmp_path: Path, step: Step) -> None:
+def test_a_coordinator_dies_at_a_step_and_readers_of_committed_records_go_on(
+    tmp_path: Path, step: TransactionStep
+) -> None:
     mark = tmp_path / "dead"
-    nodes = [Dying(node, step, mark) for node in combined(tmp_path)]
-    with running(nodes):
+    nodes = [OttlaExitingAtStep(node, step, mark) for node in combined_nodes(tmp_path)]
+    with running_nodes(nodes):
         bootstrap = ",".join(node.bootstrap for node in nodes)
         make_topic(bootstrap, TOPIC, 2)
         confluent(bootstrap, "another")
-        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        wait_for(lambda: all_in_sync(bootstrap, "__transaction_state"))
         producer = confluent(bootstrap, ID, **{"transaction.timeout.ms": TIMEOUT_MS})
         was_committed = transact(producer)
-        until(mark.exists)
-        until(lambda: is_stable(bootstrap, TOPIC), LONGEST_S)
+        wait_for(mark.exists)
+        wait_for(lambda: is_stable(bootstrap, TOPIC), LONGEST_S)
         took_s = time.time() - mark.stat().st_mtime
         assert took_s <= LONGEST_S
         assert read(bootstrap, TOPIC) == (["a0", "a1"] if was_committed else [])
@@ -74,5 +88,5 @@ def test_a_coordinator_dies_at_a_step_and_readers_of_committed_records_go_on(tmp
         for node in nodes:
             if not node.is_alive():
                 node.start()
-        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        wait_for(lambda: all_in_sync(bootstrap, "__transaction_state"))
         assert transact(producer)

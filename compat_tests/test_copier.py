@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import ottla
 from compat_tests.jars import classpath, jars
-from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, wait_for
 from compat_tests.test_transactions import is_stable
 
 KILLS = int(os.environ.get("OTTLA_COPIES", "0"))
@@ -31,7 +31,7 @@ PARTITIONS = (0, 1)
 INPUT, OUTPUT, GROUP = "input", "output", "copiers"
 
 
-class Copier:
+class CopierProcess:
     """Copies one partition, under one transactional id however often it is started."""
 
     def __init__(self, bootstrap: str, partition: int, log: Path) -> None:
@@ -74,8 +74,8 @@ class Copier:
 
 
 @contextmanager
-def copiers(bootstrap: str, directory: Path) -> Iterator[list[Copier]]:
-    made = [Copier(bootstrap, number, directory / f"copier-{number}.log") for number in PARTITIONS]
+def copiers(bootstrap: str, directory: Path) -> Iterator[list[CopierProcess]]:
+    made = [CopierProcess(bootstrap, number, directory / f"copier-{number}.log") for number in PARTITIONS]
     for one in made:
         one.start()
     try:
@@ -137,7 +137,7 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
             for number in range(kills):
                 for victim in ("broker", "copier"):
                     goal = 2 * RECORDS * next(turns) // (2 * kills + 1)
-                    until(lambda goal=goal: copied(bootstrap) >= goal or all_done(running), ENDS_WITHIN_S)
+                    wait_for(lambda goal=goal: copied(bootstrap) >= goal or all_done(running), ENDS_WITHIN_S)
                     at_work += not all_done(running)
                     if victim == "copier":
                         running[number % 2].kill()
@@ -148,11 +148,11 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
                     time.sleep(2.0)
                     cluster.restart(node)
                     for topic in (INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"):
-                        until(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
-            until(lambda: all_done(running), ENDS_WITHIN_S)
+                        wait_for(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
+            wait_for(lambda: all_done(running), ENDS_WITHIN_S)
             print(f"{at_work} of {2 * kills} were killed while there was something to copy")
             assert at_work > KILLS, "copying is over before the kills are: it takes more records"
-        until(lambda: is_stable(bootstrap, OUTPUT, len(PARTITIONS)))
+        wait_for(lambda: is_stable(bootstrap, OUTPUT, len(PARTITIONS)))
         found = committed(bootstrap)
     for number in PARTITIONS:
         want = [f"{number}-{n}" for n in range(RECORDS)]
@@ -161,5 +161,5 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
             pytest.fail(f"{number}: {len(found[number])} records, at {at}: {found[number][at : at + 5]}")
 
 
-def all_done(running: list[Copier]) -> bool:
+def all_done(running: list[CopierProcess]) -> bool:
     return {one.has_copied_all() for one in running} == {True}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -56,7 +56,7 @@ def test_node_with_symbolic_links_serves_deletes_topics_and_starts_again(tmp_pat
         assert produce(peer, "v")[0] != 0, "its directory is a link to nothing"
         answer = peer.call(ApiKey.DELETE_TOPICS, 5, dt.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000))
         assert answer.responses[0].error_code == 0
-        until(lambda: not list(data.glob("t-0*")))
+        wait_until(lambda: not list(data.glob("t-0*")))
         assert not list((other / "t-0").glob("0*")), "Kafka removes the segments, and then the link"
     (data / "v-0").unlink()
     move_behind_link(other / "v-0", data / "v-0")

@@ -7,8 +7,8 @@ import os
 import random
 import zlib
 
-from compat_tests.drawn_batches import BEHIND, CUT, DAMAGE, BatchDrawer, Drawn
-from compat_tests.test_controller_rules import kafka
+from compat_tests.drawn_batches import CORRUPTED, TRAILING_BYTES, TRUNCATED, RandomBatch, RandomBatchGenerator
+from compat_tests.test_controller_rules import run_kafka_rules
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import NOW, memory_disk, new_log
@@ -43,7 +43,7 @@ def consumed(raw: bytes) -> str:
     return f"read {count} {crc}"
 
 
-def difference(one: Drawn, answer: str) -> str | None:
+def difference(one: RandomBatch, answer: str) -> str | None:
     """How one batch's acceptance differs from Kafka's.
 
     Where bytes were changed, the records inside may be damaged, and Kafka's append does not look at all of them: there,
@@ -54,10 +54,10 @@ def difference(one: Drawn, answer: str) -> str | None:
     told = "refused" if told.startswith("refused") else told
     validated, early = appended(one.batch, validate=True), appended(one.batch, validate=False)
     read = consumed(one.batch)
-    if DAMAGE in one.what:
+    if CORRUPTED in one.what:
         good = validated != 0 or read == told != "refused"
         good = good and (early == 0 or told == "refused")
-    elif CUT in one.what or BEHIND in one.what:
+    elif TRUNCATED in one.what or TRAILING_BYTES in one.what:
         good = (validated != 0, read) == (kafkas != "0", told) and early in (0, validated)
     else:
         good = (validated, read) == (int(kafkas), told) and early in (0, validated)
@@ -66,9 +66,9 @@ def difference(one: Drawn, answer: str) -> str | None:
 
 def test_drawn_compressed_batches_are_accepted_and_read_as_by_kafka() -> None:
     """What the first bytes show is refused without unpacking, and nothing is that Kafka accepts."""
-    drawer = BatchDrawer(SEED)
-    drawn = [drawer.draw() for _ in range(BATCHES)]
-    answers = kafka("Validate.java", [base64.b64encode(one.batch).decode() for one in drawn])
+    drawer = RandomBatchGenerator(SEED)
+    drawn = [drawer.generate() for _ in range(BATCHES)]
+    answers = run_kafka_rules("Validate.java", [base64.b64encode(one.batch).decode() for one in drawn])
     bad = [found for one, answer in zip(drawn, answers, strict=True) if (found := difference(one, answer))]
     assert not bad, f"{len(bad)} of {len(drawn)}:\n" + "\n".join(bad[:60])
     refused = sum(not answer.startswith("0 ") for answer in answers)
@@ -96,6 +96,6 @@ def test_batches_packed_by_the_broker_are_read_by_kafka() -> None:
             pieces = b"".join(pack.add(data[at : at + 7000]) for at in range(0, len(data), 7000)) + pack.finish()
             for packed in (compress(codec, data, level), pieces):
                 batches.append(b.pack_batch(header._replace(attributes=int(codec)), packed))
-    answers = kafka("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
+    answers = run_kafka_rules("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
     assert answers == [f"0 {consumed(plain)}"] * len(batches)
     assert [appended(raw, validate=False) for raw in batches] == [0] * len(batches)

@@ -16,12 +16,12 @@ import pytest
 import trio
 
 from compat_tests.cluster import OTTLA, java_tool
-from compat_tests.conversation_tokens import USERS, story
-from compat_tests.listeners import Listening, ListeningKafka, listening
-from compat_tests.logging_in import by_java
-from compat_tests.raw import until
-from compat_tests.test_security_cluster import NODES, Cluster
-from compat_tests.test_security_cluster import Node as SecuredNode
+from compat_tests.conversation_tokens import USERS, run_session
+from compat_tests.listeners import KafkaWithListeners, OttlaWithListeners, listener_settings
+from compat_tests.logging_in import log_in_by_java
+from compat_tests.raw import wait_until
+from compat_tests.test_security_cluster import NODES, SecureCluster
+from compat_tests.test_security_cluster import SecureClusterNode as SecuredNode
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -32,7 +32,7 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "IN": "SASL_PL
 def settings(ports: Mapping[str, int], **more: str) -> dict[str, str]:
     """A node's: the same for both kinds."""
     out = {
-        **listening(ports, PROTOCOLS, "127.0.0.1"),
+        **listener_settings(ports, PROTOCOLS, "127.0.0.1"),
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:ANONYMOUS;User:admin",
@@ -45,14 +45,14 @@ def settings(ports: Mapping[str, int], **more: str) -> dict[str, str]:
     return out
 
 
-class Issuing(Listening):
+class TokenIssuingOttla(OttlaWithListeners):
     """``ottla serve`` with tokens."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(settings, **more))
 
 
-class IssuingKafka(ListeningKafka):
+class TokenIssuingKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
@@ -67,8 +67,8 @@ def add_users(node: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuing]:
-    with Issuing(tmp_path_factory.mktemp("ottla") / "data") as process:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenIssuingOttla]:
+    with TokenIssuingOttla(tmp_path_factory.mktemp("ottla") / "data") as process:
         add_users(process)
         yield process
     log = process.log.read_text()
@@ -88,7 +88,7 @@ def settings_in(file: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
-def test_kafkas_tool_and_kafkas_client(node: Issuing, tmp_path: Path) -> None:
+def test_kafkas_tool_and_kafkas_client(node: TokenIssuingOttla, tmp_path: Path) -> None:
     """Create, describe, renew and expire by ``kafka-delegation-tokens.sh``; the Java client logs in between."""
     alice, there = asking(tmp_path / "alice", "alice"), f"127.0.0.1:{node.ports['IN']}"
 
@@ -109,7 +109,7 @@ def test_kafkas_tool_and_kafkas_client(node: Issuing, tmp_path: Path) -> None:
     wrong = asking(tmp_path / "wrong", token_id, "x" * 86 + "==", ' tokenauth="true"')
     no_token = asking(tmp_path / "no_token", token_id, hmac)
     cells = {x.name: settings_in(x) | {"bootstrap.servers": there} for x in (token, wrong, no_token)}
-    said = by_java(cells, tmp_path / "cells")
+    said = log_in_by_java(cells, tmp_path / "cells")
     assert said.pop("token") == "in"
     assert {x.partition(":")[0] for x in said.values()} == {"SaslAuthenticationException"}
     assert "Completed expire operation" in tool("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
@@ -117,13 +117,13 @@ def test_kafkas_tool_and_kafkas_client(node: Issuing, tmp_path: Path) -> None:
     assert hmac not in node.log.read_text()
 
 
-def ottla(node: Issuing, *arguments: str, config: Path, said: str = "") -> subprocess.CompletedProcess[str]:
+def ottla(node: TokenIssuingOttla, *arguments: str, config: Path, said: str = "") -> subprocess.CompletedProcess[str]:
     """A command at the listener that asks who comes."""
     command = [OTTLA, *arguments, "--bootstrap", f"127.0.0.1:{node.ports['IN']}", "--command-config", str(config)]
     return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
 
 
-def test_from_the_command_line(node: Issuing, tmp_path: Path) -> None:
+def test_from_the_command_line(node: TokenIssuingOttla, tmp_path: Path) -> None:
     admin, carol, token = asking(tmp_path / "admin", "admin"), asking(tmp_path / "carol", "carol"), tmp_path / "token"
     for_carol = ["--owner", "User:carol", "--renewer", "User:bob", "--lifetime-ms", "3600000"]
     made = ottla(node, "token", "create", *for_carol, "-o", "json", "--config-out", str(token), config=admin)
@@ -164,7 +164,7 @@ def test_tokens_outlast_a_restart_and_those_that_are_over_are_swept(tmp_path: Pa
     def ids() -> list[str]:
         return [x["id"] for x in json.loads(ottla(process, "token", "list", "-o", "json", config=admin).stdout)]
 
-    with Issuing(tmp_path / "data") as process:  # it looks once an hour
+    with TokenIssuingOttla(tmp_path / "data") as process:  # it looks once an hour
         add_users(process)
         for lifetime_ms in ("1", "-1"):
             token = tmp_path / lifetime_ms
@@ -174,13 +174,13 @@ def test_tokens_outlast_a_restart_and_those_that_are_over_are_swept(tmp_path: Pa
             assert made.returncode == 0, made.stderr
         assert len(ids()) == 2
         process.kill()
-    with Issuing(tmp_path / "data", **often) as process:
-        until(lambda: len(ids()) == 1)
+    with TokenIssuingOttla(tmp_path / "data", **often) as process:
+        wait_until(lambda: len(ids()) == 1)
         assert ottla(process, "topic", "list", config=tmp_path / "-1").returncode == 0
         assert "not let in" in ottla(process, "topic", "list", config=tmp_path / "1").stderr
 
 
-class TokenCluster(Cluster):
+class DelegationTokenCluster(SecureCluster):
     """Three nodes that speak TLS and log in at each other, and make tokens."""
 
     def settings(self, node: int) -> dict[str, str]:
@@ -190,12 +190,12 @@ class TokenCluster(Cluster):
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 def test_333_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path) -> None:
     """Two of the three pass the request on, over an encrypted connection at which they log in as themselves."""
-    cluster = TokenCluster(tmp_path)
+    cluster = DelegationTokenCluster(tmp_path)
     cluster.format()
     files = {}
     for who in ("alice", "broker"):
         files[who] = asking(tmp_path / who, who, f"{who}-secret")
-        tls = f"ssl.truststore.location={cluster.authority.trusted.location}\n"
+        tls = f"ssl.truststore.location={cluster.authority.truststore.location}\n"
         files[who].write_text(files[who].read_text().replace("SASL_PLAINTEXT", "SASL_SSL") + tls)
 
     def at(port: int, *arguments: str, config: Path) -> subprocess.CompletedProcess[str]:
@@ -204,14 +204,14 @@ def test_333_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path)
 
     with ExitStack() as stack:
         nodes = [stack.enter_context(SecuredNode(cluster, node)) for node in NODES]
-        until(lambda: all(node._answers() for node in nodes))
+        wait_until(lambda: all(node._answers() for node in nodes))
         for port, there in zip(cluster.clients, cluster.clients[1:] + cluster.clients[:1], strict=True):
             token = tmp_path / f"token{port}"
             made = at(port, "token", "create", "--config-out", str(token), "-o", "json", config=files["alice"])
             assert made.returncode == 0, made.stderr
             row = json.loads(made.stdout)[0]
             assert row["requester"] == "User:alice"
-            until(lambda there=there, token=token: not at(there, "topic", "list", config=token).returncode)  # type: ignore[misc]
+            wait_until(lambda there=there, token=token: not at(there, "topic", "list", config=token).returncode)  # type: ignore[misc]
             refused = at(there, "token", "create", config=token).stderr
             assert refused == "ottla: token: Delegation token request not allowed.\n"
             # Who passes it on is not who asks: the brokers' own user does not own the token.
@@ -229,12 +229,12 @@ def test_333_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path)
 
 @pytest.mark.xdist_group(__name__)
 def test_the_same_is_told_as_by_kafka(tmp_path: Path) -> None:
-    with Issuing(tmp_path / "ottla") as process:
+    with TokenIssuingOttla(tmp_path / "ottla") as process:
         add_users(process)
-        ours = trio.run(story, process.ports["IN"])
-    with IssuingKafka(tmp_path / "kafka") as kafka:
+        ours = trio.run(run_session, process.ports["IN"])
+    with TokenIssuingKafka(tmp_path / "kafka") as kafka:
         add_users(kafka)
-        theirs = trio.run(story, kafka.ports["IN"])
+        theirs = trio.run(run_session, kafka.ports["IN"])
     different = [f"{what}: {a}, Kafka: {b}" for (what, a), (_, b) in zip(ours, theirs, strict=True) if a != b]
     assert not different, "\n".join(different)
     assert len(ours) > 60

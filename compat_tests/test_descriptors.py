@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.crowd import Crowd, create_topic, leader_epoch, limit_descriptors, produce_s
-from compat_tests.raw import RawClient, until
+from compat_tests.crowd import ConnectionFlood, create_topic, leader_epoch, set_descriptor_limit, time_first_produce_s
+from compat_tests.raw import RawClient, wait_until
 from ottla import Cluster
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -59,15 +59,15 @@ def test_crowd_that_only_opens_connections_ends_no_node_and_is_outlived(nodes: i
     with Cluster(nodes, settings=settings) as cluster:
         ports = [node.port for node in cluster.nodes]
         create_topic(ports[0], nodes)
-        assert produce_s(cluster.bootstrap_servers) < PATIENCE_S
+        assert time_first_produce_s(cluster.bootstrap_servers) < PATIENCE_S
         for node in cluster.nodes:
             assert node.pid is not None
-            limit_descriptors(node.pid)
-        with Crowd(ports):
-            until(lambda: all("nearly used up" in Path(node.log).read_text() for node in cluster.nodes), 0.2)
+            set_descriptor_limit(node.pid)
+        with ConnectionFlood(ports):
+            wait_until(lambda: all("nearly used up" in Path(node.log).read_text() for node in cluster.nodes), 0.2)
             body = ct.CreateTopicsRequest([ct.CreatableTopic("u", 3, nodes)], 30_000)
-            until(lambda: _created(ports[0], body))
-        assert produce_s(cluster.bootstrap_servers) < PATIENCE_S
+            wait_until(lambda: _created(ports[0], body))
+        assert time_first_produce_s(cluster.bootstrap_servers) < PATIENCE_S
         assert [node.status for node in cluster.nodes] == [None] * nodes
         assert leader_epoch(ports[0])[0] in range(1, nodes + 1)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
-from compat_tests.raw import RawClient, until_known
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.raw import RawClient, wait_until_brokers_current
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_replica_log_dirs as al
@@ -27,7 +27,7 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 Rows = dict[tuple[str, int], list[bool]]
 
 
-def kind(node_class: type[Process], tmp_path: Path) -> Process:
+def kind(node_class: type[NodeProcess], tmp_path: Path) -> NodeProcess:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     return node_class(tmp_path / "a", None, log_dirs=dirs)  # type: ignore[call-arg]
 
@@ -40,12 +40,12 @@ def until(ask: Callable[[], Any]) -> Any:
     return found
 
 
-def make(node: Process, topic: str = "t") -> None:
+def make(node: NodeProcess, topic: str = "t") -> None:
     body = ct.CreateTopicsRequest([ct.CreatableTopic(topic, PARTITIONS, 1)], 30_000)
     assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
 
 
-def lying(node: Process) -> Rows:
+def lying(node: NodeProcess) -> Rows:
     """Directory and partition -> whether each log of it there is a copy on its way."""
     out: Rows = {}
     body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
@@ -56,7 +56,7 @@ def lying(node: Process) -> Rows:
     return out
 
 
-def ask_for(node: Process, path: Path | str, *numbers: int, topic: str = "t") -> list[int]:
+def ask_for(node: NodeProcess, path: Path | str, *numbers: int, topic: str = "t") -> list[int]:
     body = al.AlterReplicaLogDirsRequest(
         [al.AlterReplicaLogDir(str(path), [al.AlterReplicaLogDirTopic(topic, list(numbers))])]
     )
@@ -65,25 +65,25 @@ def ask_for(node: Process, path: Path | str, *numbers: int, topic: str = "t") ->
     return [rows[n] for n in numbers]
 
 
-def change(node: Process, key: str, value: str) -> None:
+def change(node: NodeProcess, key: str, value: str) -> None:
     config = ia.AlterableConfig(key, 0, value)
     body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
     client = RawClient(node.port)
     assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
-    until_known(client)
+    wait_until_brokers_current(client)
 
 
-class Load(threading.Thread):
+class LogDirMoveLoad(threading.Thread):
     """A producer that never stops, and what was acknowledged."""
 
-    def __init__(self, node: Process) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         super().__init__(daemon=True)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.failed: list[str] = []
         self._producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "enable.idempotence": True})
         self._over = threading.Event()
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> LogDirMoveLoad:
         return self
 
     def __exit__(self, *why: object) -> None:
@@ -108,7 +108,7 @@ class Load(threading.Thread):
         self.join()
 
 
-def everything(node: Process, count: int) -> dict[tuple[int, int], bytes]:
+def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "all", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", n, 0) for n in range(PARTITIONS)])
     out: dict[tuple[int, int], bytes] = {}
@@ -122,7 +122,7 @@ def everything(node: Process, count: int) -> dict[tuple[int, int], bytes]:
 
 
 def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_path: Path) -> None:
-    with kind(OttlaProcess, tmp_path) as node, Load(node) as load:
+    with kind(OttlaProcess, tmp_path) as node, LogDirMoveLoad(node) as load:
         make(node)
         load.start()
         until(lambda: len(load.acknowledged) > 1000)
@@ -158,7 +158,7 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
-def test_what_is_refused_and_what_is_not(tmp_path: Path, node_class: type[Process]) -> None:
+def test_what_is_refused_and_what_is_not(tmp_path: Path, node_class: type[NodeProcess]) -> None:
     with kind(node_class, tmp_path) as node:
         make(node)
         here = until(lambda: next((name for name, n in lying(node) if n == 0), None))
@@ -178,7 +178,7 @@ def size_bytes(directory: Path) -> int:
     return sum(x.stat().st_size for x in directory.glob("*.log"))
 
 
-def filled(node: Process, count: int) -> None:
+def filled(node: NodeProcess, count: int) -> None:
     raw = r.build_batch([r.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
     for _ in range(count):
         until(lambda: RawClient(node.port).produce("t", 0, raw).error_code == 0)
@@ -186,7 +186,7 @@ def filled(node: Process, count: int) -> None:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("first", [OttlaProcess, KafkaProcess])
-def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[Process]) -> None:
+def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[NodeProcess]) -> None:
     """Killed in the middle of it; the other kind of node finds the copy, and brings it to its end."""
     second = KafkaProcess if first is OttlaProcess else OttlaProcess
     node = kind(first, tmp_path)

@@ -15,7 +15,7 @@ import trio
 from confluent_kafka import Consumer
 
 import ottla
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from compat_tests.round_trip import round_trip
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -68,7 +68,7 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing() -> None:
         sock.listen()
         with pytest.raises(Exception, match="did not start"), ottla.Broker(port=sock.getsockname()[1]):
             pass
-    until(lambda: threading.active_count() <= threads + 1)
+    wait_until(lambda: threading.active_count() <= threads + 1)
 
 
 def test_hundreds_of_cycles_leak_no_thread_descriptor_or_port() -> None:
@@ -84,7 +84,7 @@ def test_hundreds_of_cycles_leak_no_thread_descriptor_or_port() -> None:
                 assert len(sock.recv(4)) == 4
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", broker.port), 5).close()
-    until(lambda: threading.active_count() <= threads + 1)  # trio keeps idle worker threads for ten seconds
+    wait_until(lambda: threading.active_count() <= threads + 1)  # trio keeps idle worker threads for ten seconds
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
 
 

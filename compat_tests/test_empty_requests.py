@@ -22,7 +22,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
-class Both(OttlaProcess):
+class CombinedNode(OttlaProcess):
     """A node that is broker and controller, with a listener for each."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -43,8 +43,8 @@ class Both(OttlaProcess):
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    process = Both(tmp_path_factory.mktemp("both") / "data")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CombinedNode]:
+    process = CombinedNode(tmp_path_factory.mktemp("both") / "data")
     with process:
         yield process
     log = process.log.read_text()
@@ -98,7 +98,7 @@ def served(listener: str) -> Iterator[tuple[ApiKey, int]]:
 @pytest.mark.parametrize("how", MAKERS)
 @pytest.mark.parametrize("listener", ROUTED)
 def test_a_request_about_nothing_is_answered_or_hung_up_on_and_ends_no_node(
-    both: Both, listener: str, how: str, topic: str
+    both: CombinedNode, listener: str, how: str, topic: str
 ) -> None:
     """CVE-2026-83525: FetchSnapshot without a topic ended the controller."""
     asked, hung_up = 0, set[str]()

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
-from compat_tests.raw import until
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.raw import wait_until
 from compat_tests.test_transactions import is_stable
-from ottla.tools.dump import rows_of
-from ottla.tools.verify import problems_of
+from ottla.tools.dump import dump_file
+from ottla.tools.verify import find_problems
 from ottla.world.real_disk import RealDisk
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -82,7 +82,7 @@ def contents(bootstrap: str) -> dict[str, Any]:
     return out
 
 
-def run_and_see(process: Process, *, fresh: bool) -> dict[str, Any]:
+def run_and_see(process: NodeProcess, *, fresh: bool) -> dict[str, Any]:
     with process:
         if fresh:
             fill(process.bootstrap)
@@ -90,7 +90,7 @@ def run_and_see(process: Process, *, fresh: bool) -> dict[str, Any]:
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     files = [p for p in sorted(process.data_dir.glob("*-*/*")) if p.suffix in suffixes]
     assert len(files) > 10
-    assert [x for p in files for x in problems_of(RealDisk(), str(p))] == []
+    assert [x for p in files for x in find_problems(RealDisk(), str(p))] == []
     return found
 
 
@@ -121,7 +121,7 @@ def transact(bootstrap: str) -> None:
             producer.produce("txn", f"{name}-{i}".encode(), partition=0)
         producer.flush(30)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
-    until(lambda: is_stable(bootstrap, "txn", 1))
+    wait_until(lambda: is_stable(bootstrap, "txn", 1))
 
 
 def read_committed(bootstrap: str) -> list[bytes]:
@@ -191,7 +191,7 @@ def dumped_by_kafka(path: Path) -> list[tuple[str, ...]]:
 
 def dumped_by_us(path: Path) -> list[tuple[str, ...]]:
     out: list[tuple[str, ...]] = []
-    for row in rows_of(RealDisk(), str(path)):
+    for row in dump_file(RealDisk(), str(path)):
         if row["kind"] == "batch":
             names = ("base_offset", "last_offset", "count", "base_sequence", "last_sequence", "producer_id")
             names += ("producer_epoch", "leader_epoch", "transactional", "control", "position", "max_timestamp")
@@ -222,6 +222,6 @@ def test_kafkas_dump_tool_reads_every_file_and_sees_what_ottla_dump_sees(data_di
                 compared += 1
             elif path.suffix == ".snapshot" and path.stat().st_size > 10:
                 text = java_tool("DumpLogSegments", "--files", str(path))
-                assert f"producerId: {next(iter(rows_of(RealDisk(), str(path))))['producer_id']} " in text
+                assert f"producerId: {next(iter(dump_file(RealDisk(), str(path))))['producer_id']} " in text
                 compared += 1
     assert compared >= 9

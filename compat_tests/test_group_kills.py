@@ -20,11 +20,11 @@ from typing import Any
 from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer
 
 import ottla
-from compat_tests.consumer_stories import positions
+from compat_tests.consumer_stories import offset_fetch_request
 from compat_tests.raw import RawClient
 from compat_tests.test_share_cluster import GROUP as SHARED
 from compat_tests.test_share_cluster import from_the_beginning
-from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, wait_for
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as fc
@@ -43,7 +43,7 @@ QUICK: dict[str, Any] = {"reconnect.backoff.max.ms": 500, "socket.timeout.ms": 5
 INTERNAL = ("__consumer_offsets", "__share_group_state", TOPIC)
 
 
-class Member(threading.Thread):
+class GroupKillMember(threading.Thread):
     """A member of a group at work: what it has read, and when it was last told that its word was taken."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
@@ -72,7 +72,7 @@ class Member(threading.Thread):
         self.join()
 
 
-class Committing(Member):
+class CommittingMember(GroupKillMember):
     """A consumer of either protocol, that commits all it has read at once."""
 
     def __init__(self, bootstrap: str, protocol: str) -> None:
@@ -97,7 +97,7 @@ class Committing(Member):
         consumer.close()
 
 
-class Sharing(Member):
+class SharingMember(GroupKillMember):
     """A member of a share group, that accepts all it gets."""
 
     def work(self, is_over: Callable[[], bool]) -> None:
@@ -118,7 +118,7 @@ class Sharing(Member):
                         self.taken_at_s = time.monotonic()
 
 
-class Tasked(Member):
+class StreamsThreadMember(GroupKillMember):
     """A thread of a streams group, as far as the group sees it: it beats, and commits one more each time."""
 
     def work(self, is_over: Callable[[], bool]) -> None:
@@ -170,7 +170,7 @@ class Tasked(Member):
         return error
 
 
-class Writing(threading.Thread):
+class NumberProducer(threading.Thread):
     """Numbers, some fifty a second, each to the next partition."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -211,34 +211,34 @@ class Writing(threading.Thread):
 
 
 @contextmanager
-def at_work(cluster: ottla.Cluster) -> Iterator[tuple[Writing, list[Member]]]:
+def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberProducer, list[GroupKillMember]]]:
     """Somebody writes; two members of each protocol read, two share, and a thread of a streams group commits."""
     bootstrap = cluster.bootstrap_servers
     make_topic(bootstrap, TOPIC, PARTITIONS)
     from_the_beginning(bootstrap)
-    members: list[Member] = [Committing(bootstrap, protocol) for protocol in PROTOCOLS for _ in range(2)]
-    members += [*(Sharing(bootstrap, SHARED) for _ in range(2)), Tasked(bootstrap, "of-streams")]
+    members: list[GroupKillMember] = [CommittingMember(bootstrap, protocol) for protocol in PROTOCOLS for _ in range(2)]
+    members += [*(SharingMember(bootstrap, SHARED) for _ in range(2)), StreamsThreadMember(bootstrap, "of-streams")]
     with ExitStack() as ends:
-        writing = Writing(bootstrap)
+        writing = NumberProducer(bootstrap)
         for one in (writing, *members):
             one.start()
             ends.callback(one.end)
         go_on(members, 0.0)
         for topic in INTERNAL:
-            until(lambda topic=topic: all_in_sync(bootstrap, topic))
+            wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
         yield writing, members
 
 
-def groups_of(members: list[Member]) -> list[str]:
+def groups_of(members: list[GroupKillMember]) -> list[str]:
     return sorted({member.group for member in members})
 
 
-def group_done(members: list[Member], group: str) -> set[int]:
+def group_done(members: list[GroupKillMember], group: str) -> set[int]:
     """What a group has read."""
     return set().union(*(member.done for member in members if member.group == group))
 
 
-def left(writing: Writing, members: list[Member], group: str) -> set[int]:
+def unread_numbers(writing: NumberProducer, members: list[GroupKillMember], group: str) -> set[int]:
     """What a group has not read."""
     return writing.written - group_done(members, group)
 
@@ -267,7 +267,7 @@ def kept(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None
         return None
     client = RawClient(int(cluster.node(who).bootstrap_servers.rsplit(":", 1)[1]))
     try:
-        row = client.call(ApiKey.OFFSET_FETCH, 9, positions(group)).groups[0]
+        row = client.call(ApiKey.OFFSET_FETCH, 9, offset_fetch_request(group)).groups[0]
     finally:
         client.close()
     if row.error_code:
@@ -276,16 +276,16 @@ def kept(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None
 
 
 def check_positions(
-    cluster: ottla.Cluster, members: list[Member], before: dict[str, dict[int, int]], dead: int
+    cluster: ottla.Cluster, members: list[GroupKillMember], before: dict[str, dict[int, int]], dead: int
 ) -> None:
     """Whoever coordinates a group now has all that members were told is kept."""
     for group, told in before.items():
-        found = until(lambda group=group: kept(cluster, group, dead))
+        found = wait_for(lambda group=group: kept(cluster, group, dead))
         lost = {place: (offset, found.get(place)) for place, offset in told.items() if found.get(place, -1) < offset}
         assert not lost, (group, lost)
 
 
-def committed(members: list[Member]) -> dict[str, dict[int, int]]:
+def committed(members: list[GroupKillMember]) -> dict[str, dict[int, int]]:
     """What members of each group were told is kept."""
     out: dict[str, dict[int, int]] = {}
     for member in members:
@@ -295,7 +295,7 @@ def committed(members: list[Member]) -> dict[str, dict[int, int]]:
     return out
 
 
-def go_on(members: list[Member], since_s: float) -> float:
+def go_on(members: list[GroupKillMember], since_s: float) -> float:
     """Wait until somebody in each group was taken at his word; gives how long the last of them took."""
 
     def all_were() -> bool:
@@ -305,23 +305,23 @@ def go_on(members: list[Member], since_s: float) -> float:
             for group in groups_of(members)
         )
 
-    until(all_were)
+    wait_for(all_were)
     return time.monotonic() - since_s
 
 
 def test_groups_go_on_when_their_coordinator_is_killed() -> None:
-    with ottla.Cluster(3) as cluster, at_work(cluster) as (writing, members):
+    with ottla.Cluster(3) as cluster, running_members(cluster) as (writing, members):
         asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
         topic_id = ask(cluster, 0, ApiKey.METADATA, 12, asked).topics[0].topic_id
         share = f"{SHARED}:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"
         keys = [*((group, 0) for group in groups_of(members)), (share, OF_SHARES)]
         for turn in range(KILLS):
             key, kind = keys[turn % len(keys)]
-            victim = until(lambda: max(coordinator(cluster, key, kind), 0))  # noqa: B023  # waited for here
+            victim = wait_for(lambda: max(coordinator(cluster, key, kind), 0))  # noqa: B023  # waited for here
             before = committed(members)
             killed_at_s = time.monotonic()
             cluster.kill(victim)
-            until(lambda: coordinator(cluster, key, kind, victim) not in (-1, victim))  # noqa: B023  # waited for here
+            wait_for(lambda: coordinator(cluster, key, kind, victim) not in (-1, victim))  # noqa: B023  # waited for here
             check_positions(cluster, members, before, victim)
             loaded_at_s = time.monotonic()
             took_s = go_on(members, loaded_at_s)
@@ -329,11 +329,11 @@ def test_groups_go_on_when_their_coordinator_is_killed() -> None:
             assert took_s <= GOES_ON_WITHIN_S
             cluster.restart(victim)
             for topic in INTERNAL:
-                until(lambda topic=topic: all_in_sync(cluster.bootstrap_servers, topic))
+                wait_for(lambda topic=topic: all_in_sync(cluster.bootstrap_servers, topic))
         writing.end()
         for group in (SHARED, *(f"of-{protocol}" for protocol in PROTOCOLS)):
             try:
-                until(lambda group=group: not left(writing, members, group))
+                wait_for(lambda group=group: not unread_numbers(writing, members, group))
             except AssertionError:
-                raise AssertionError((group, sorted(left(writing, members, group))[:20])) from None
+                raise AssertionError((group, sorted(unread_numbers(writing, members, group))[:20])) from None
         check_positions(cluster, members, committed(members), 0)

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.comparing import differences, in_order
-from compat_tests.consumer_stories import commit, positions, ready
-from compat_tests.stage import Stage
-from ottla.tools.dump import plain
+from compat_tests.comparing import differences, normalize_order
+from compat_tests.consumer_stories import offset_commit_request, offset_fetch_request, prepare_group
+from compat_tests.stage import ScenarioSession
+from ottla.tools.dump import to_json_value
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import consumer_group_describe as cd
 from ottla.wire.messages import consumer_group_heartbeat as hb
@@ -36,11 +36,11 @@ JOINING, LEAVING, PAUSING = 0, -1, -2
 Has = dict[str, list[int]]
 
 
-class Side:
+class RandomTestBroker:
     """One of the two, and what it tells by the names of topics: their ids are each one's own."""
 
     def __init__(self, port: int) -> None:
-        self.stage = Stage(port)
+        self.stage = ScenarioSession(port)
         self.ids = {name: self.stage.topic(name, count) for name, count in TOPICS.items()}
         self._names = {raw: name for name, raw in self.ids.items()}
 
@@ -79,7 +79,7 @@ class Side:
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
         """Any other answer, as it can be compared."""
-        return in_order(self._without_ids(plain(self.stage["walker"].call(key, version, request))))
+        return normalize_order(self._without_ids(to_json_value(self.stage["walker"].call(key, version, request))))
 
     def _without_ids(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -89,7 +89,7 @@ class Side:
         return sorted(value) if value and isinstance(value[0], str | int) else [self._without_ids(v) for v in value]
 
 
-class Walk:
+class ConsumerGroupRandomTest:
     """One consumer group, and what its members believe."""
 
     settings: ClassVar = {"consumer.assignment.interval.ms": "0"}
@@ -99,7 +99,7 @@ class Walk:
         cd.ConsumerGroupDescribeRequest,
     )
 
-    def __init__(self, seed: int, sides: tuple[Side, Side]) -> None:
+    def __init__(self, seed: int, sides: tuple[RandomTestBroker, RandomTestBroker]) -> None:
         self._rng = random.Random(seed)
         self._sides = sides
         self.group = f"{type(self).__name__}-{seed}"
@@ -113,8 +113,8 @@ class Walk:
         """Walk; gives how the two differ, with what led there."""
         for side in self._sides:
             for name, value in self.settings.items():
-                side.stage.change("a setting", 32, self.group, (name, 0, value))
-            ready(side.stage, self.group)
+                side.stage.alter_configs("a setting", 32, self.group, (name, 0, value))
+            prepare_group(side.stage, self.group)
         for _ in range(STEPS):
             ours, theirs = self._step()
             found = list(differences(ours, theirs))
@@ -131,10 +131,10 @@ class Walk:
         if kind == "commit":
             epoch = self._epochs.get(member, 1) + self._rng.choice([0, 0, 0, -1, -2, 1])
             topic = self._rng.choice([*TOPICS])
-            request = commit(self.group, epoch, member, topic, self._rng.randrange(TOPICS[topic]))
+            request = offset_commit_request(self.group, epoch, member, topic, self._rng.randrange(TOPICS[topic]))
             self.steps.append(f"{member} commits {topic} in {epoch}")
             said = self._both(ApiKey.OFFSET_COMMIT, 9, request)
-            kept = self._both(ApiKey.OFFSET_FETCH, 9, positions(self.group))
+            kept = self._both(ApiKey.OFFSET_FETCH, 9, offset_fetch_request(self.group))
             return [said[0], kept[0]], [said[1], kept[1]]
         return self._beat(member, kind)
 
@@ -180,11 +180,11 @@ class Walk:
             self._has.pop(member, None)
         return ours, theirs
 
-    def _ask(self, side: Side, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
+    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
         return side.beat(fields, told)
 
 
-class StreamsWalk(Walk):
+class StreamsGroupRandomTest(ConsumerGroupRandomTest):
     """The same of a streams group: tasks of two subtopologies, threads of three processes."""
 
     settings: ClassVar = {"streams.assignment.interval.ms": "0", "streams.initial.rebalance.delay.ms": "0"}
@@ -205,20 +205,22 @@ class StreamsWalk(Walk):
             told = rng.choice([None, has, has, has, part, {}])
         return self._said(member, kind, fields, told)
 
-    def _ask(self, side: Side, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
+    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
         return side.tasks(fields, told)
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RandomTestBroker, RandomTestBroker]]:
     where = tmp_path_factory.mktemp("walks")
     with KafkaProcess(where / "kafka") as kafka, OttlaProcess(where / "ottla") as node:
-        yield Side(node.port), Side(kafka.port)
+        yield RandomTestBroker(node.port), RandomTestBroker(kafka.port)
 
 
 @pytest.mark.xdist_group(__name__)
-@pytest.mark.parametrize("kind", [Walk, StreamsWalk])
-def test_members_at_random_are_told_what_kafka_tells_them(sides: tuple[Side, Side], kind: type[Walk]) -> None:
+@pytest.mark.parametrize("kind", [ConsumerGroupRandomTest, StreamsGroupRandomTest])
+def test_members_at_random_are_told_what_kafka_tells_them(
+    sides: tuple[RandomTestBroker, RandomTestBroker], kind: type[ConsumerGroupRandomTest]
+) -> None:
     for seed in range(WALKS):
         found = kind(seed, sides).go()
         assert not found, "\n".join(found)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.raw import RawClient
-from compat_tests.test_transactions import command, confluent, make, read, see, write
+from compat_tests.test_transactions import command, confluent, make, read, wait_until_committed, write
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -25,18 +25,18 @@ OFF = {"transaction_partition_verification_enable": "false"}
 
 
 @pytest.fixture(params=["ottla", "kafka"])
-def node(request: pytest.FixtureRequest, data_dir: Path) -> Iterator[Process]:
+def node(request: pytest.FixtureRequest, data_dir: Path) -> Iterator[NodeProcess]:
     """One that verifies nothing."""
     made = OttlaProcess(data_dir, **OFF) if request.param == "ottla" else KafkaProcess(data_dir, **OFF)
     with made as process:
         yield process
 
 
-def hang(node: Process, name: str, partition: int) -> None:
+def hang(node: NodeProcess, name: str, partition: int) -> None:
     """Write a record of a transaction that its coordinator never heard of, an hour ago."""
     peer = RawClient(node.port)
     given = None
-    deadline = time.monotonic() + peer.patience_s
+    deadline = time.monotonic() + peer.timeout_s
     while given is None or given.error_code:  # Kafka makes the coordinator's partitions first
         assert time.monotonic() < deadline, given
         given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
@@ -55,12 +55,12 @@ def hang(node: Process, name: str, partition: int) -> None:
     peer.close()
 
 
-def found_by_us(node: Process, *options: str) -> list[tuple[str, int, int]]:
+def found_by_us(node: NodeProcess, *options: str) -> list[tuple[str, int, int]]:
     rows = json.loads(command("txn", "hanging", "-b", node.bootstrap, "-o", "json", *options))
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
-def found_by_kafkas(node: Process) -> list[tuple[str, int, int]]:
+def found_by_kafkas(node: NodeProcess) -> list[tuple[str, int, int]]:
     """Topic, partition, first offset."""
     lines = java_tool(
         "TransactionsCommand", "--bootstrap-server", node.bootstrap, "find-hanging", "--broker-id", "1"
@@ -69,7 +69,7 @@ def found_by_kafkas(node: Process) -> list[tuple[str, int, int]]:
     return sorted((row[0], int(row[1]), int(row[5])) for row in rows)
 
 
-def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: Process) -> None:
+def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: NodeProcess) -> None:
     make(node.bootstrap, TOPIC)
     confluent(node.bootstrap, "first")  # so that there are coordinators
     open_one = confluent(node.bootstrap, "open", **{"transaction.timeout.ms": 600_000})
@@ -83,7 +83,7 @@ def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: P
     assert found_by_us(node, "--older-than", "7200") == []
     assert found_by_kafkas(node) == both
     open_one.commit_transaction(30)
-    see(node.bootstrap, TOPIC, ["a0", "a1"])
+    wait_until_committed(node.bootstrap, TOPIC, ["a0", "a1"])
     late = confluent(node.bootstrap, "late")
     late.begin_transaction()
     write(late, TOPIC, "b")
@@ -94,4 +94,4 @@ def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: P
     at = ["--topic", TOPIC, "--partition", "1", "--start-offset", "1"]
     java_tool("TransactionsCommand", "--bootstrap-server", node.bootstrap, "abort", *at)
     assert found_by_us(node) == found_by_kafkas(node) == []
-    see(node.bootstrap, TOPIC, ["a0", "a1", "b0", "b1"])
+    wait_until_committed(node.bootstrap, TOPIC, ["a0", "a1", "b0", "b1"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.cluster import ClusterNode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -170,5 +170,5 @@ def test_trap_7_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_n
             except TimeoutError:
                 return False
 
-        until(is_hung_up_on)
+        wait_until(is_hung_up_on)
         talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())

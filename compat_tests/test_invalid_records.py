@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.server.dispatch import BROKER_APIS
 from ottla.wire.apis import ApiKey, request_class
@@ -25,7 +25,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.invalid_records import GROUPS, SHARE_STATE, TRANSACTIONS, Records
+from tests.invalid_records import GROUPS, SHARE_STATE, TRANSACTIONS, RandomRecordGenerator
 from tests.invalid_stages import GROUP_APIS, SHARE_APIS, TRANSACTION_APIS
 from tests.likely_requests import LIKELY
 
@@ -69,7 +69,7 @@ def write(port: int, seed: int) -> int:
     with closing(AdminClient(port)) as client:
         for topic, of_topic in TOPICS.items():
             for partition in range(2):
-                records = Records(seed * 2 + partition, of_topic)
+                records = RandomRecordGenerator(seed * 2 + partition, of_topic)
                 for _ in range(BATCHES):
                     drawn = records.batch()
                     taken += drawn.records * (client.produce(topic, partition, drawn.raw).error_code == 0)
@@ -78,15 +78,15 @@ def write(port: int, seed: int) -> int:
 
 def ask(port: int, seed: int) -> None:
     """Ask for anything that coordinators answer; an answer that comes late is not waited for."""
-    odd, client = Records(seed, GROUPS).odd, RawClient(port, PATIENCE_S)
+    odd, client = RandomRecordGenerator(seed, GROUPS).odd, RawClient(port, PATIENCE_S)
     for _ in range(REQUESTS):
         key = odd.rng.choice(APIS)
         version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
-        body = odd.request(request_class(key), version)
+        body = odd.generate(request_class(key), version)
         if key in LIKELY and odd.rng.random() < 0.7:
             version, body = BROKER_APIS[key].max_version, LIKELY[key](odd.rng)
         try:
-            odd.learn(client.call(key, version, body))
+            odd.learn_from(client.call(key, version, body))
         except (TimeoutError, OSError):
             client.close()
             client = RawClient(port, PATIENCE_S)
@@ -100,10 +100,12 @@ def prepare(port: int) -> None:
         client.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, 5_000))
         for kind in (0, 1):
             wanted = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
-            until(lambda wanted=wanted: not client.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code)  # type: ignore[misc]
-        raw = Records(1, TRANSACTIONS).batch().raw
+            wait_until(
+                lambda wanted=wanted: not client.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code
+            )  # type: ignore[misc]
+        raw = RandomRecordGenerator(1, TRANSACTIONS).batch().raw
         assert client.produce("__cluster_metadata", 0, raw).error_code != ErrorCode.NONE
-    until(lambda: serves(port))
+    wait_until(lambda: serves(port))
 
 
 @pytest.fixture(params=range(SEED, SEED + NODES))
@@ -125,6 +127,6 @@ def test_node_whose_internal_topics_hold_invalid_records_lives_and_starts_again(
         if round_ == 0:
             process.kill()
             process.start()
-            until(lambda: serves(process.port))
+            wait_until(lambda: serves(process.port))
     log = process.log.read_text(errors="replace")
     assert not [line for line in log.splitlines() if any(word in line for word in WORDS)], log[-4000:]

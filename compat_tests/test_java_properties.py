@@ -69,7 +69,7 @@ def _loaded(raw: bytes) -> dict[str, str] | None:
         return None
 
 
-class Drawn(NamedTuple):
+class RandomProperties(NamedTuple):
     """Drawn files and properties, and what Java makes of each."""
 
     files: list[bytes]
@@ -79,7 +79,7 @@ class Drawn(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Drawn:
+def drawn() -> RandomProperties:
     draws = random.Random(25)
 
     def text() -> str:
@@ -89,15 +89,17 @@ def drawn() -> Drawn:
     properties = [(text(), text()) for _ in range(STORED)]
     frames = [b"L" + raw for raw in files] + [f"S{key}\x00{value}".encode() for key, value in properties]
     answers = _Reader(_java(frames))
-    return Drawn(files, [answers.properties() for _ in files], properties, [answers.text() for _ in properties])
+    return RandomProperties(
+        files, [answers.properties() for _ in files], properties, [answers.text() for _ in properties]
+    )
 
 
-def test_loads_of_drawn_files_reads_as_java(drawn: Drawn) -> None:
+def test_loads_of_drawn_files_reads_as_java(drawn: RandomProperties) -> None:
     for raw, expected in zip(drawn.files, drawn.loaded, strict=True):
         assert _loaded(raw) == expected, raw
     assert FILES / 10 < drawn.loaded.count(None) < FILES / 2
 
 
-def test_dumps_of_drawn_properties_writes_as_java(drawn: Drawn) -> None:
+def test_dumps_of_drawn_properties_writes_as_java(drawn: RandomProperties) -> None:
     for (key, value), expected in zip(drawn.properties, drawn.stored, strict=True):
         assert dumps({key: value}) == expected

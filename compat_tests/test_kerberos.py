@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 
 from compat_tests.jars import classpath, jars
-from compat_tests.kdc import MISSING, SKEW_S, Realm
-from compat_tests.listeners import Listening, ListeningKafka, listening
-from compat_tests.logging_in import by_java
+from compat_tests.kdc import MISSING_PROGRAMS, SKEW_S, KerberosRealm
+from compat_tests.listeners import KafkaWithListeners, OttlaWithListeners, listener_settings
+from compat_tests.logging_in import log_in_by_java
 from compat_tests.raw import RawClient
 from ottla.broker.tests.test_short_names import CLASSES, NAMES, RULES
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.world.tests.authority import Authority
+from ottla.world.tests.authority import CertificateAuthority
 
 pytestmark = pytest.mark.xdist_group(__name__)
-with_a_kdc = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
+with_a_kdc = pytest.mark.skipif(bool(MISSING_PROGRAMS), reason=f"not on this machine: {', '.join(MISSING_PROGRAMS)}")
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 ALL = os.environ.get("OTTLA_KERBEROS") == "all"
 PROTOCOLS = {
@@ -42,24 +42,24 @@ PROTOCOLS = {
 }
 
 
-class Place:
+class KerberosFixture:
     """A realm, keys of services and clients, and the settings that name them."""
 
-    def __init__(self, realm: Realm) -> None:
+    def __init__(self, realm: KerberosRealm) -> None:
         self.realm = realm
-        self.services = realm.add("kafka.keytab", "kafka/localhost")
-        self.stale = realm.add("stale.keytab", "stale/localhost")
+        self.services = realm.add_principals("kafka.keytab", "kafka/localhost")
+        self.stale = realm.add_principals("stale.keytab", "stale/localhost")
         realm.change_key("stale/localhost")
-        realm.add("http.keytab", "http/localhost")
-        self.clients = realm.add("clients.keytab", "alice", "bob/admin")
-        authority = Authority(realm.where / "ca")
-        self.trusted = authority.trusted.location
+        realm.add_principals("http.keytab", "http/localhost")
+        self.clients = realm.add_principals("clients.keytab", "alice", "bob/admin")
+        authority = CertificateAuthority(realm.where / "ca")
+        self.trusted = authority.truststore.location
         self.certificate = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
 
     def settings(self, ports: Mapping[str, int]) -> dict[str, str]:
         """A broker's: the same for both kinds of node."""
         out = {
-            **listening(ports, PROTOCOLS),
+            **listener_settings(ports, PROTOCOLS),
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
             "ssl.keystore.type": "PEM",
@@ -106,10 +106,10 @@ class Place:
         return f"-Djava.security.krb5.conf={self.realm.config}"
 
 
-class Taking(Listening):
+class KerberosOttla(OttlaWithListeners):
     """``ottla serve`` with listeners that take tickets."""
 
-    def __init__(self, place: Place, data_dir: Path) -> None:
+    def __init__(self, place: KerberosFixture, data_dir: Path) -> None:
         self.place = place
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
@@ -118,10 +118,10 @@ class Taking(Listening):
         return ["env", *world, *super().command()]
 
 
-class TakingKafka(ListeningKafka):
+class KerberosKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
-    def __init__(self, place: Place, data_dir: Path) -> None:
+    def __init__(self, place: KerberosFixture, data_dir: Path) -> None:
         self.place = place
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
@@ -131,24 +131,24 @@ class TakingKafka(ListeningKafka):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with Realm(tmp_path_factory.mktemp("realm")) as realm:
-        yield Place(realm)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosFixture]:
+    with KerberosRealm(tmp_path_factory.mktemp("realm")) as realm:
+        yield KerberosFixture(realm)
 
 
 @pytest.fixture(scope="module")
-def taking(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taking]:
+def taking(place: KerberosFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosOttla]:
     jars("kafka")
-    process = Taking(place, tmp_path_factory.mktemp("ottla") / "data")
+    process = KerberosOttla(place, tmp_path_factory.mktemp("ottla") / "data")
     with process:
         yield process
     assert "Traceback" not in process.log.read_text(), process.log.read_text()
 
 
-class Client:
+class GssapiClient:
     """A client of GSS-API that may say what it should not."""
 
-    def __init__(self, place: Place, port: int, *, both: bool = True) -> None:
+    def __init__(self, place: KerberosFixture, port: int, *, both: bool = True) -> None:
         """``both``: the server proves who it is, too."""
         import gssapi
 
@@ -168,9 +168,9 @@ class Client:
         try:
             answer = self.peer.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(token))
         except ConnectionError:
-            raise Ended("closed") from None
+            raise LoginRefused("closed") from None
         if answer.error_code:
-            raise Ended(f"{answer.error_code}: {answer.error_message}")
+            raise LoginRefused(f"{answer.error_code}: {answer.error_message}")
         return bytes(answer.auth_bytes)
 
     def offered(self) -> bytes:
@@ -191,43 +191,43 @@ class Client:
         return f"in, told {told!r}"
 
 
-class Ended(Exception):
+class LoginRefused(Exception):
     """Not let in."""
 
 
-def raw_cells(place: Place, ports: dict[str, int]) -> dict[str, Callable[[], str]]:
+def raw_cells(place: KerberosFixture, ports: dict[str, int]) -> dict[str, Callable[[], str]]:
     """What a client says that knows GSS-API."""
     port = ports["TICKETS"]
 
     def chosen(chosen: bytes, *, both: bool = True, listener: str = "TICKETS") -> Callable[[], str]:
         def cell() -> str:
-            client = Client(place, ports[listener], both=both)
+            client = GssapiClient(place, ports[listener], both=both)
             return f"{client.offered().hex()} {client.choose(chosen)}"
 
         return cell
 
     def first(token: bytes) -> Callable[[], str]:
-        return lambda: Client(place, port).say(token).hex()
+        return lambda: GssapiClient(place, port).say(token).hex()
 
     def talkative() -> str:
-        client = Client(place, port)
+        client = GssapiClient(place, port)
         client.say(client.first)
         return client.say(b"x").hex()
 
     def forged() -> str:
-        client = Client(place, port)
+        client = GssapiClient(place, port)
         client.offered()
         sealed = bytearray(client.context.wrap(b"\x01\0\0\0", encrypt=False).message)
         sealed[-1] ^= 1
         return client.say(bytes(sealed)).hex()
 
     def again() -> str:
-        client = Client(place, port)
+        client = GssapiClient(place, port)
         client.say(client.first)
-        return Client(place, port).say(client.first).hex()
+        return GssapiClient(place, port).say(client.first).hex()
 
     def late() -> str:
-        client = Client(place, port)
+        client = GssapiClient(place, port)
         time.sleep(SKEW_S + 2)
         return client.say(client.first).hex()
 
@@ -250,13 +250,13 @@ def raw_cells(place: Place, ports: dict[str, int]) -> dict[str, Callable[[], str
     return out | ({"a ticket shown late": late} if ALL else {})
 
 
-def by_raw(place: Place, ports: dict[str, int]) -> dict[str, str]:
+def by_raw(place: KerberosFixture, ports: dict[str, int]) -> dict[str, str]:
     """What is answered, cell by cell."""
     out = {}
     for name, cell in raw_cells(place, ports).items():
         try:
             out[name] = cell()
-        except Ended as end:
+        except LoginRefused as end:
             out[name] = str(end)
     return out
 
@@ -271,14 +271,14 @@ def by_name(cells: dict[str, dict[str, str]], ports: dict[str, int]) -> dict[str
 
 @with_a_kdc
 def test_clients_get_in_exactly_where_kafka_lets_them_in(
-    place: Place, taking: Taking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: KerberosFixture, taking: KerberosOttla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRB5_CONFIG", place.realm.config)
     cells = place.cells()
-    ours = by_java(by_name(cells, taking.ports), tmp_path / "ours", place.java())
+    ours = log_in_by_java(by_name(cells, taking.ports), tmp_path / "ours", place.java())
     ours_raw = by_raw(place, taking.ports)
-    with TakingKafka(place, tmp_path / "kafka") as kafka:
-        theirs = by_java(by_name(cells, kafka.ports), tmp_path / "theirs", place.java())
+    with KerberosKafka(place, tmp_path / "kafka") as kafka:
+        theirs = log_in_by_java(by_name(cells, kafka.ports), tmp_path / "theirs", place.java())
         theirs_raw = by_raw(place, kafka.ports)
     assert ours == theirs
     assert ours_raw == theirs_raw
@@ -299,7 +299,7 @@ def test_names_are_made_of_principals_as_kafkas_own_class_makes_them(tmp_path: P
     assert [made(*row) for row in rows] == done.stdout.splitlines()
 
 
-def kcat(place: Place, taking: Taking, listener: str, *arguments: str, said: str = "") -> Any:
+def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *arguments: str, said: str = "") -> Any:
     own = {
         "security.protocol": PROTOCOLS[listener],
         "sasl.mechanism": "GSSAPI",
@@ -317,7 +317,7 @@ def kcat(place: Place, taking: Taking, listener: str, *arguments: str, said: str
 
 @with_a_kdc
 @pytest.mark.parametrize("listener", ["TICKETS", "BOTH"])
-def test_kcat_produces_and_consumes(place: Place, taking: Taking, topic: str, listener: str) -> None:
+def test_kcat_produces_and_consumes(place: KerberosFixture, taking: KerberosOttla, topic: str, listener: str) -> None:
     done = kcat(place, taking, listener, "-P", "-t", topic, said="one\ntwo\n")
     assert done.returncode == 0, done.stderr
     done = kcat(place, taking, listener, "-C", "-t", topic, "-e", "-q")

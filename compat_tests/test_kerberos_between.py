@@ -15,29 +15,29 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
-from compat_tests.kdc import MISSING, Realm
-from compat_tests.raw import until
-from compat_tests.test_kerberos import MODULE, Place, Taking, TakingKafka
+from compat_tests.kdc import MISSING_PROGRAMS, KerberosRealm
+from compat_tests.raw import wait_until
+from compat_tests.test_kerberos import MODULE, KerberosFixture, KerberosKafka, KerberosOttla
 
 pytestmark = [
     pytest.mark.xdist_group(__name__),
-    pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING_PROGRAMS), reason=f"not on this machine: {', '.join(MISSING_PROGRAMS)}"),
 ]
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 
 
 @pytest.fixture(scope="module")
-def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    with Realm(tmp_path_factory.mktemp("realm")) as made:
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosRealm]:
+    with KerberosRealm(tmp_path_factory.mktemp("realm")) as made:
         yield made
 
 
-class Pair:
+class KerberosNodePair:
     """Addresses and settings of a controller that is a broker, too, and of a broker."""
 
-    def __init__(self, realm: Realm, where: Path) -> None:
+    def __init__(self, realm: KerberosRealm, where: Path) -> None:
         self.realm, self.where = realm, where
-        self.keytab = realm.add("nodes.keytab", "kafka/localhost")
+        self.keytab = realm.add_principals("nodes.keytab", "kafka/localhost")
         self.ports = {name: free_port() for name in ("CONTROLLER", "CLIENT1", "CLIENT2", "INTERNAL1", "INTERNAL2")}
         for node in (1, 2):
             text = "".join(f"{key}={value}\n" for key, value in self.settings(node).items())
@@ -71,10 +71,10 @@ class Pair:
         }
 
 
-class Member(OttlaProcess):
+class KerberosNode(OttlaProcess):
     """One of them."""
 
-    def __init__(self, pair: Pair, node: int) -> None:
+    def __init__(self, pair: KerberosNodePair, node: int) -> None:
         super().__init__(pair.where / f"data{node}", pair.ports[f"CLIENT{node}"])
         self._pair, self._node = pair, node
 
@@ -83,12 +83,12 @@ class Member(OttlaProcess):
         return ["env", *world, OTTLA, "serve", "--config", str(self._pair.file(self._node))]
 
 
-def test_a_broker_registers_and_follows_where_nodes_show_tickets(realm: Realm, tmp_path: Path) -> None:
-    pair = Pair(realm, tmp_path)
+def test_a_broker_registers_and_follows_where_nodes_show_tickets(realm: KerberosRealm, tmp_path: Path) -> None:
+    pair = KerberosNodePair(realm, tmp_path)
     with ExitStack() as stack:
-        nodes = [stack.enter_context(Member(pair, node)) for node in (1, 2)]
+        nodes = [stack.enter_context(KerberosNode(pair, node)) for node in (1, 2)]
         admin = AdminClient({"bootstrap.servers": nodes[0].bootstrap})
-        until(lambda: len(admin.list_topics(timeout=20).brokers) == 2)
+        wait_until(lambda: len(admin.list_topics(timeout=20).brokers) == 2)
         admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 2]])])["t"].result(30)
         producer = Producer({"bootstrap.servers": nodes[0].bootstrap, "acks": "all"})
         for _ in range(100):
@@ -98,13 +98,13 @@ def test_a_broker_registers_and_follows_where_nodes_show_tickets(realm: Realm, t
         def in_sync() -> bool:
             return len(admin.list_topics("t", timeout=20).topics["t"].partitions[0].isrs) == 2
 
-        until(in_sync)
+        wait_until(in_sync)
         assert (tmp_path / "data2" / "t-0" / "00000000000000000000.log").stat().st_size > 0
     for node in nodes:
         assert "Traceback" not in node.log.read_text(), node.log.read_text()
 
 
-def by_ottla(place: Place, ports: dict[str, int], where: Path) -> dict[str, Any]:
+def by_ottla(place: KerberosFixture, ports: dict[str, int], where: Path) -> dict[str, Any]:
     """What the command's status is, way by way."""
     where.mkdir()
     cached = {"sasl.jaas.config": f"{MODULE.split()[0]} required useTicketCache=true;"}
@@ -134,13 +134,13 @@ def by_ottla(place: Place, ports: dict[str, int], where: Path) -> dict[str, Any]
     return out
 
 
-def test_ottlas_commands_get_in_with_a_ticket_at_both(realm: Realm, tmp_path: Path) -> None:
-    place = Place(realm)
+def test_ottlas_commands_get_in_with_a_ticket_at_both(realm: KerberosRealm, tmp_path: Path) -> None:
+    place = KerberosFixture(realm)
     command = ["kinit", "-k", "-t", place.clients, f"alice@{realm.name}"]
     subprocess.run(command, env=realm.environ, check=True, capture_output=True)
-    with Taking(place, tmp_path / "ottla") as taking:
+    with KerberosOttla(place, tmp_path / "ottla") as taking:
         ours = by_ottla(place, taking.ports, tmp_path / "ours")
-    with TakingKafka(place, tmp_path / "kafka") as kafka:
+    with KerberosKafka(place, tmp_path / "kafka") as kafka:
         theirs = by_ottla(place, kafka.ports, tmp_path / "theirs")
     assert ours == theirs
     assert [name for name, is_in in ours.items() if is_in] == ["a ticket", "over TLS", "a ticket that is there"]

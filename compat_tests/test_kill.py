@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from compat_tests.cluster import OttlaProcess, java_tool
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 
 KILLS = 20
 BETWEEN_S = 0.4
 
 
-class Writer(threading.Thread):
+class KillTestWriter(threading.Thread):
     """Produces numbered records with acks=all and idempotence until told to stop."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -86,9 +86,9 @@ def kafka_python_count(bootstrap: str, wanted: int) -> int:
 
 def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -> None:
     node = OttlaProcess(data_dir, num_partitions="3").start()
-    writer = Writer(node.bootstrap)
+    writer = KillTestWriter(node.bootstrap)
     writer.start()
-    until(lambda: len(writer.acked) > 0)
+    wait_until(lambda: len(writer.acked) > 0)
     committed: list[int] = []
     for _ in range(KILLS):
         time.sleep(BETWEEN_S)

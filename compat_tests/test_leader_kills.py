@@ -16,12 +16,12 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from compat_tests.campaign import Gaps, all_go_on, writing
+from compat_tests.campaign import WriteGaps, have_all_progressed, running_producers
 from compat_tests.cluster import OTTLA
 from compat_tests.test_mixed import partitions
 from compat_tests.test_replication import ask
-from compat_tests.test_three_nodes import all_in_sync, until
-from compat_tests.writers import Producing
+from compat_tests.test_three_nodes import all_in_sync, wait_for
+from compat_tests.writers import StockProducer
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "1"))
@@ -48,10 +48,10 @@ def active_controller(cluster: ottla.Cluster) -> int:
     return next(int(row["node"]) for row in rows if row["quorum"] == "leader")
 
 
-def victim(cluster: ottla.Cluster, turn: int, writers: list[Producing]) -> tuple[int, dict[str, list[int]]]:
+def victim(cluster: ottla.Cluster, turn: int, writers: list[StockProducer]) -> tuple[int, dict[str, list[int]]]:
     """Who goes next, and which partitions of each topic it leads: each node leads some of them by now."""
     bootstrap = cluster.bootstrap_servers
-    until(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
+    wait_for(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
     ask(cluster, ElectLeadersRequest(0, None, 10_000))
     leaders = {writer.topic: partitions(bootstrap, writer.topic) for writer in writers}
     some = [leader for rows in leaders.values() for leader, _ in rows.values()]
@@ -60,37 +60,37 @@ def victim(cluster: ottla.Cluster, turn: int, writers: list[Producing]) -> tuple
 
 
 def test_leaders_are_killed_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
-    gaps = Gaps()
-    with writing(cluster.bootstrap_servers) as writers:
+    gaps = WriteGaps()
+    with running_producers(cluster.bootstrap_servers) as writers:
         for turn in range(KILLS):
             node, led = victim(cluster, turn, writers)
             began = time.monotonic()
             cluster.kill(node)
-            until(lambda began=began: all_go_on(writers, began))
-            gaps.note("killed", writers, led, began)
+            wait_for(lambda began=began: have_all_progressed(writers, began))
+            gaps.add("killed", writers, led, began)
             cluster.restart(node)
-    gaps.show()
+    gaps.print_summary()
 
 
 @pytest.mark.skipif(not STOPS, reason="a few seconds each: only where OTTLA_STOPS says how often")
 def test_leaders_are_stopped_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
-    gaps = Gaps()
-    with writing(cluster.bootstrap_servers) as writers:
+    gaps = WriteGaps()
+    with running_producers(cluster.bootstrap_servers) as writers:
         for turn in range(STOPS):
             node, led = victim(cluster, turn, writers)
             began = time.monotonic()
             cluster.node(node).signal(signal.SIGTERM)
             cluster.node(node).wait_end()
-            until(lambda began=began: all_go_on(writers, began))
-            gaps.note("stopped", writers, led, began)
+            wait_for(lambda began=began: have_all_progressed(writers, began))
+            gaps.add("stopped", writers, led, began)
             cluster.restart(node)
-    gaps.show()
+    gaps.print_summary()
 
 
 @pytest.mark.skipif(not PAUSES, reason="half a minute each: only where OTTLA_PAUSES says how often")
 def test_leaders_stand_still_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
-    gaps = Gaps()
-    with writing(cluster.bootstrap_servers, REQUEST_TIMEOUT_MS) as writers:
+    gaps = WriteGaps()
+    with running_producers(cluster.bootstrap_servers, REQUEST_TIMEOUT_MS) as writers:
         for turn in range(PAUSES):
             node, led = victim(cluster, turn, writers)
             began = time.monotonic()
@@ -98,6 +98,6 @@ def test_leaders_stand_still_and_nothing_is_lost_or_written_twice(cluster: ottla
             time.sleep(PAUSED_S)
             cluster.node(node).signal(signal.SIGCONT)
             woken = time.monotonic()
-            until(lambda woken=woken: all_go_on(writers, woken))
-            gaps.note("stood still", writers, led, began)
-    gaps.show()
+            wait_for(lambda woken=woken: have_all_progressed(writers, woken))
+            gaps.add("stood still", writers, led, began)
+    gaps.print_summary()

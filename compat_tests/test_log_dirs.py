@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess
 from compat_tests.raw import RawClient
-from compat_tests.small_disk import SmallDisk, why_not
+from compat_tests.small_disk import Ext4Image, unavailable_reason
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -26,13 +26,13 @@ NOT_YET = (3, 5, 6)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    made = SmallDisk(tmp_path, "b", 24)
+def disk(tmp_path: Path) -> Iterator[Ext4Image]:
+    made = Ext4Image(tmp_path, "b", 24)
     yield made
     made.remove()
 
 
-def wait_for(node: Process, key: ApiKey, version: int, body: Any, good: Any) -> Any:
+def wait_for(node: NodeProcess, key: ApiKey, version: int, body: Any, good: Any) -> Any:
     deadline = time.monotonic() + 30
     while True:
         answer = RawClient(node.port).call(key, version, body)
@@ -41,7 +41,7 @@ def wait_for(node: Process, key: ApiKey, version: int, body: Any, good: Any) -> 
         time.sleep(0.1)
 
 
-def partitions(node: Process) -> list[md.MetadataResponsePartition]:
+def partitions(node: NodeProcess) -> list[md.MetadataResponsePartition]:
     body = md.MetadataRequest([md.MetadataRequestTopic(name="t")], False)
     answer = wait_for(node, ApiKey.METADATA, 12, body, lambda a: len(a.topics[0].partitions) == PARTITIONS)
     return sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)
@@ -55,7 +55,7 @@ def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
     return row
 
 
-def produce(node: Process, partition: int, size: int) -> int:
+def produce(node: NodeProcess, partition: int, size: int) -> int:
     raw = r.build_batch([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
 
     def ask() -> Any:
@@ -64,7 +64,7 @@ def produce(node: Process, partition: int, size: int) -> int:
     return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
 
-def fetch_code(node: Process, partition: int) -> int:
+def fetch_code(node: NodeProcess, partition: int) -> int:
     part = f.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic("t", partitions=[part])])
 
@@ -74,7 +74,7 @@ def fetch_code(node: Process, partition: int) -> int:
     return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
 
-def offset(node: Process, partition: int) -> tuple[int, int]:
+def offset(node: NodeProcess, partition: int) -> tuple[int, int]:
     body = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(partition, timestamp=-1)])])
 
     def ask() -> Any:
@@ -84,7 +84,7 @@ def offset(node: Process, partition: int) -> tuple[int, int]:
     return row.error_code, row.offset
 
 
-def ends(node: Process, numbers: list[int], expected: int) -> list[int]:
+def ends(node: NodeProcess, numbers: list[int], expected: int) -> list[int]:
     """High watermarks, once they are as expected: a restart syncs what it found before anybody sees it."""
     deadline = time.monotonic() + 30
     while (found := [offset(node, n)[1] for n in numbers]) != [expected] * len(numbers) and time.monotonic() < deadline:
@@ -92,7 +92,7 @@ def ends(node: Process, numbers: list[int], expected: int) -> list[int]:
     return found
 
 
-def log_dirs(node: Process) -> list[tuple[str, int, list[int]]]:
+def log_dirs(node: NodeProcess) -> list[tuple[str, int, list[int]]]:
     body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
     rows = RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results
     return sorted(
@@ -101,12 +101,12 @@ def log_dirs(node: Process) -> list[tuple[str, int, list[int]]]:
     )
 
 
-def kind(node_class: type[Process], tmp_path: Path) -> Process:
+def kind(node_class: type[NodeProcess], tmp_path: Path) -> NodeProcess:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b' / 'data'}"
     return node_class(tmp_path / "a", None, log_dirs=dirs, log_flush_interval_messages="1")  # type: ignore[call-arg]
 
 
-def start_with_topic(node: Process) -> list[int]:
+def start_with_topic(node: NodeProcess) -> list[int]:
     """Start, make the topic, put a record into each partition; gives the partitions of the second directory."""
     node.start()
     body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
@@ -121,12 +121,12 @@ def start_with_topic(node: Process) -> list[int]:
     return rows["data"]
 
 
-@pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+@pytest.mark.skipif(unavailable_reason() is not None, reason=unavailable_reason() or "")
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 @pytest.mark.parametrize("fault", ["full", "broken"])
 def test_a_directory_fails_alone_and_comes_back_with_everything(
-    tmp_path: Path, disk: SmallDisk, fault: str, node_class: type[Process]
+    tmp_path: Path, disk: Ext4Image, fault: str, node_class: type[NodeProcess]
 ) -> None:
     node = kind(node_class, tmp_path)
     bad = start_with_topic(node)
@@ -134,7 +134,7 @@ def test_a_directory_fails_alone_and_comes_back_with_everything(
     if fault == "full":
         disk.fill()
     else:
-        disk.break_it()
+        disk.fail_writes()
     assert produce(node, bad[0], 900_000) == 56
     wait_for(
         node,
@@ -153,9 +153,9 @@ def test_a_directory_fails_alone_and_comes_back_with_everything(
     assert log_dirs(node) == [("a", 0, good), ("data", 56, [])]
     node.kill()
     if fault == "full":
-        disk.empty()
+        disk.free_space()
     else:
-        disk.mend()
+        disk.repair()
     node.start()
     wait_for(
         node,
@@ -189,7 +189,7 @@ def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) ->
             assert [produce(node, n, 10) for n in range(PARTITIONS)] == [0] * PARTITIONS
 
 
-def cordon(node: Process, *paths: Path) -> None:
+def cordon(node: NodeProcess, *paths: Path) -> None:
     """Set it while the node runs, and wait until it is so."""
     config = ia.AlterableConfig("cordoned.log.dirs", 0, ",".join(map(str, paths)))
     body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
@@ -204,7 +204,7 @@ def cordoned(answer: dl.DescribeLogDirsResponse) -> set[str]:
     return {x.log_dir for x in answer.results if x.is_cordoned}
 
 
-def new_topic(node: Process, name: str) -> int:
+def new_topic(node: NodeProcess, name: str) -> int:
     """The error code of making it, as soon as the controller has heard of what was cordoned."""
     body = ct.CreateTopicsRequest([ct.CreatableTopic(name, PARTITIONS, 1)], 30_000)
     return int(RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code)
@@ -212,7 +212,7 @@ def new_topic(node: Process, name: str) -> int:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
-def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path, node_class: type[Process]) -> None:
+def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path, node_class: type[NodeProcess]) -> None:
     with kind(node_class, tmp_path) as node:
         first, second = tmp_path / "a", tmp_path / "b" / "data"
         cordon(node, first)

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.matrix import BASE_MS, CELLS, CLIENTS, NO, NOT_OFFERED, YES, judge, measure, table
+from compat_tests.matrix import (
+    BASE_MS,
+    CLIENTS,
+    MATRIX_CELLS,
+    NO,
+    NOT_OFFERED,
+    YES,
+    evaluate_cells,
+    format_table,
+    measure_clients,
+)
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
 pytestmark = pytest.mark.xdist_group(__name__)
@@ -16,27 +26,27 @@ pytestmark = pytest.mark.xdist_group(__name__)
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str] | str]:
     with OttlaProcess(tmp_path_factory.mktemp("matrix") / "ottla") as node:
-        return measure(node.bootstrap)
+        return measure_clients(node.bootstrap)
 
 
 def test_every_client_does_with_us_what_it_does_with_kafka(
     rows: dict[str, dict[str, str] | str], tmp_path: Path
 ) -> None:
     with KafkaProcess(tmp_path / "kafka") as kafka:
-        theirs = measure(kafka.bootstrap)
+        theirs = measure_clients(kafka.bootstrap)
     for name, cells in theirs.items():
         ours = rows[name]
         if isinstance(cells, str) or isinstance(ours, str):
             assert isinstance(ours, str) == isinstance(cells, str)
             continue
-        worse = {cell: ours[cell] for cell in CELLS if cells[cell] == YES and ours[cell] != YES}
+        worse = {cell: ours[cell] for cell in MATRIX_CELLS if cells[cell] == YES and ours[cell] != YES}
         assert not worse, f"{name}: {worse}"
 
 
 def test_the_matrix_in_the_docs_is_this_one(rows: dict[str, dict[str, str] | str]) -> None:
     assert len(rows) == len(CLIENTS) >= 12
     documented = DOCS.read_text()
-    for line in table(rows).splitlines():
+    for line in format_table(rows).splitlines():
         assert line in documented or "left out:" in line, line
 
 
@@ -51,12 +61,12 @@ def test_a_run_that_lost_a_record_a_time_or_a_codec_fails_its_cells() -> None:
         "big": 1_000_000,
         "deleted": True,
     }
-    cells = judge(good)
+    cells = evaluate_cells(good)
     assert set(cells.values()) == {YES, NOT_OFFERED}
     assert cells["gzip"] == NOT_OFFERED
-    lost = judge({**good, "got": good["got"][1:]})  # type: ignore[index]
+    lost = evaluate_cells({**good, "got": good["got"][1:]})  # type: ignore[index]
     assert lost["none"] == lost["keys, nulls, headers"] == NO
     wrong = [[*row[:3], 5] for row in good["got"]]  # type: ignore[attr-defined]
-    assert judge({**good, "got": wrong})["timestamps"] == NO
-    assert judge({**good, "big": 5})["1 MB"] == NO
-    assert judge({**good, "deleted": False})["admin"] == NO
+    assert evaluate_cells({**good, "got": wrong})["timestamps"] == NO
+    assert evaluate_cells({**good, "big": 5})["1 MB"] == NO
+    assert evaluate_cells({**good, "deleted": False})["admin"] == NO

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from compat_tests.listeners import Listening, ListeningKafka
-from compat_tests.matrix import Missing
+from compat_tests.listeners import KafkaWithListeners, OttlaWithListeners
+from compat_tests.matrix import ToolchainMissing
 from compat_tests.mechanisms import (
     CLIENTS,
-    LACKS,
+    EXPECTED_REFUSALS,
     PASSWORD,
     PROTOCOLS,
-    REFUSED,
     SAMPLE,
-    Client,
-    Place,
-    ask,
-    can,
-    placed,
+    UNSUPPORTED,
+    SaslClientProgram,
+    SaslFixture,
+    is_supported,
+    run_client,
+    with_ports,
 )
 from compat_tests.test_tokens import ALLOWED
 from ottla.broker.tests.token_maker import EC, RSA, build_jwks
@@ -40,20 +40,20 @@ ALL = os.environ.get("OTTLA_MECHANISMS") == "all"
 ASKED = [client for client in CLIENTS if ALL or client.is_sampled]
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
 RIGHT = ("on TLS", "in plain text", "TLS", "TLS: host names not looked at", "TLS: a certificate")
-Said = dict[str, dict[str, str] | str]
+ClientOutcomes = dict[str, dict[str, str] | str]
 
 
-class Asking(Listening):
+class SaslOttla(OttlaWithListeners):
     """``ottla serve`` with a listener for each way in."""
 
-    def __init__(self, place: Place, data_dir: Path) -> None:
+    def __init__(self, place: SaslFixture, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
 
-class AskingKafka(ListeningKafka):
+class SaslKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
-    def __init__(self, place: Place, data_dir: Path) -> None:
+    def __init__(self, place: SaslFixture, data_dir: Path) -> None:
         self.keys = place.keys
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
@@ -63,8 +63,8 @@ class AskingKafka(ListeningKafka):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("place"), build_jwks(("rsa", RSA), ("ec", EC)))
+def place(tmp_path_factory: pytest.TempPathFactory) -> SaslFixture:
+    return SaslFixture(tmp_path_factory.mktemp("place"), build_jwks(("rsa", RSA), ("ec", EC)))
 
 
 def add_alice(bootstrap: str) -> None:
@@ -75,15 +75,17 @@ def add_alice(bootstrap: str) -> None:
         admin.alter_user_scram_credentials([change])["alice"].result(30)
 
 
-def told(place: Place, node: Asking | AskingKafka, where: Path) -> Said:
+def told(place: SaslFixture, node: SaslOttla | SaslKafka, where: Path) -> ClientOutcomes:
     """What each client is told, or why it is left out; three at a time, since most of it is waiting."""
     add_alice(node.bootstrap)
-    cells = [cell for cell in placed(list(place.cells()), node.ports) if ALL or cell["name"] in SAMPLE]
+    cells = [cell for cell in with_ports(list(place.cells()), node.ports) if ALL or cell["name"] in SAMPLE]
 
-    def one(client: Client) -> dict[str, str] | str:
+    def one(client: SaslClientProgram) -> dict[str, str] | str:
         try:
-            return ask(client, [cell for cell in cells if can(client, cell)], where / re.sub(r"\W+", "-", client.name))
-        except Missing as missing:
+            return run_client(
+                client, [cell for cell in cells if is_supported(client, cell)], where / re.sub(r"\W+", "-", client.name)
+            )
+        except ToolchainMissing as missing:
             return str(missing)
 
     where.mkdir()
@@ -92,9 +94,9 @@ def told(place: Place, node: Asking | AskingKafka, where: Path) -> Said:
 
 
 @pytest.fixture(scope="module")
-def ours(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Said:
+def ours(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> ClientOutcomes:
     where = tmp_path_factory.mktemp("ours")
-    node = Asking(place, where / "data")
+    node = SaslOttla(place, where / "data")
     with node:
         said = told(place, node, where / "clients")
     log = node.log.read_text()
@@ -105,19 +107,23 @@ def ours(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Said:
 
 
 @pytest.fixture(scope="module")
-def theirs(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Said:
+def theirs(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> ClientOutcomes:
     where = tmp_path_factory.mktemp("theirs")
-    with AskingKafka(place, where / "data") as node:
+    with SaslKafka(place, where / "data") as node:
         return told(place, node, where / "clients")
 
 
 @pytest.mark.parametrize("client", ASKED, ids=lambda client: client.name)
-def test_a_client_gets_in_exactly_where_kafka_lets_it_in(client: Client, ours: Said, theirs: Said) -> None:
+def test_a_client_gets_in_exactly_where_kafka_lets_it_in(
+    client: SaslClientProgram, ours: ClientOutcomes, theirs: ClientOutcomes
+) -> None:
     here, there = ours[client.name], theirs[client.name]
     if isinstance(here, str):
         pytest.skip(here)
     assert here == there
-    expected = {name for name in here if name.endswith(RIGHT) and (client.name, name.split(" ")[0]) not in REFUSED}
+    expected = {
+        name for name in here if name.endswith(RIGHT) and (client.name, name.split(" ")[0]) not in EXPECTED_REFUSALS
+    }
     assert {name for name, said in here.items() if said == "in"} == expected
     assert "nothing in time" not in here.values()
 
@@ -133,7 +139,9 @@ def table() -> str:
     mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     lines = [f"| client | version | {' | '.join(mechanisms)} | TLS |", "|---" * (len(mechanisms) + 3) + "|"]
     for client in CLIENTS:
-        none = {at: f"- ({why})" for at, why in LACKS.items()} | {at: f"no ({why})" for at, why in REFUSED.items()}
+        none = {at: f"- ({why})" for at, why in UNSUPPORTED.items()} | {
+            at: f"no ({why})" for at, why in EXPECTED_REFUSALS.items()
+        }
         cells = [none.get((client.name, x), "yes") for x in mechanisms]
         lines.append(f"| {client.name} | {client.version} | {' | '.join(cells)} | yes |")
     return "\n".join(lines)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import JARS, classpath, jars
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 from compat_tests.test_quotas_beside import limit
 
 SETTINGS = {
@@ -100,7 +100,7 @@ def test_kafkas_shell_shows_the_same_of_our_log_and_of_our_snapshot(data_dir: Pa
     by_log = whole(segment)
     snapshots = {"metadata_log_max_record_bytes_between_snapshots": "1"}
     with OttlaProcess(data_dir, **SETTINGS, **snapshots):
-        until(lambda: b"alice" in newest(data_dir).read_bytes())
+        wait_until(lambda: b"alice" in newest(data_dir).read_bytes())
     by_snapshot = whole(newest(data_dir))
     kept = [[line for line in lines if not _OF_A_START.match(line)] for lines in (by_log, by_snapshot)]
     assert kept[0] == kept[1]

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.cluster import OttlaProcess, free_port
-from compat_tests.test_three_nodes import formatted, until
+from compat_tests.test_three_nodes import formatted, wait_for
 
 
-def numbers(port: int) -> dict[tuple[str, str], float]:
+def read_metrics(port: int) -> dict[tuple[str, str], float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
@@ -29,7 +29,7 @@ def numbers(port: int) -> dict[tuple[str, str], float]:
 def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
     port = free_port()
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
-        before = numbers(port)
+        before = read_metrics(port)
         assert before["kafka_server_replicamanager_partitioncount", ""] == 0
         admin = AdminClient({"bootstrap.servers": node.bootstrap})
         admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
@@ -37,7 +37,7 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
         for number in range(100):
             producer.produce("t", b"x" * 100, partition=number % 2)
         producer.flush(30)
-        found = numbers(port)
+        found = read_metrics(port)
         for partition in (0, 1):
             assert found["kafka_log_log_logendoffset", f"t-{partition}"] == 50
             size = sum(p.stat().st_size for p in (data_dir / f"t-{partition}").glob("*.log"))
@@ -75,8 +75,8 @@ def test_a_node_that_only_decides_tells_how_the_quorum_does(tmp_path: Path) -> N
         f"controller.quorum.voters=1@127.0.0.1:{controller}\nottla.metrics.listener=127.0.0.1:{port}\n"
     )
     with formatted(tmp_path, 1, controller, text):
-        until(lambda: numbers(port)["kafka_controller_kafkacontroller_activecontrollercount", ""] == 1)
-        found = numbers(port)
+        wait_for(lambda: read_metrics(port)["kafka_controller_kafkacontroller_activecontrollercount", ""] == 1)
+        found = read_metrics(port)
     assert found["kafka_server_raft_metrics_number_of_voters", ""] == 1
     assert found["kafka_network_requestmetrics_requests_total", "ApiVersions"] > 0
     assert found["ottla_connections", ""] >= 0

@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
-from compat_tests.cluster import OTTLA, Process, free_port, free_ports
+from compat_tests.cluster import OTTLA, NodeProcess, free_port, free_ports
 from compat_tests.jars import classpath, jars
-from compat_tests.test_three_nodes import WITHIN_S, FromFile, Writer, check, until
+from compat_tests.test_three_nodes import WITHIN_S, NumberWriter, OttlaFromFile, verify_written, wait_for
 
 FOR_S = float(os.environ.get("OTTLA_MIXED_S", "0"))
 _ERRORS = "org.apache.kafka.common.errors."
@@ -29,7 +29,7 @@ REFUSED = (f"{_ERRORS}OutOfOrderSequenceException", f"{_ERRORS}NotEnoughReplicas
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 
 
-class KafkaNode(Process):
+class KafkaNode(NodeProcess):
     """Apache Kafka with a file of settings."""
 
     def __init__(self, folder: Path, node_id: int, port: int, text: str, cluster_id: str, *options: str) -> None:
@@ -76,15 +76,15 @@ def rounds(bootstrap: str, topic: str) -> Iterator[None]:
         yield
         if time.monotonic() > deadline:
             return
-        until(lambda: are_all_in_sync(bootstrap, topic))
+        wait_for(lambda: are_all_in_sync(bootstrap, topic))
         subprocess.run([OTTLA, "cluster", "elect", "-b", bootstrap], check=True, capture_output=True)
 
 
-def others(bootstrap: str) -> AbstractContextManager[Any]:
+def running_stock_producers(bootstrap: str) -> AbstractContextManager[Any]:
     """Three stock producers, where it goes on for long."""
-    from compat_tests.campaign import writing  # which imports from here
+    from compat_tests.campaign import running_producers  # which imports from here
 
-    return writing(bootstrap) if FOR_S else nullcontext()
+    return running_producers(bootstrap) if FOR_S else nullcontext()
 
 
 def make(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
@@ -114,24 +114,24 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
     with ottla.Cluster(3) as cluster, kafka_under_ours(cluster, tmp_path) as kafka:
         bootstrap = cluster.bootstrap_servers
         make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
-        with others(bootstrap), Writer(bootstrap, "m") as writer:
-            assert writer.goes_on()
-            until(lambda: partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])})
+        with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
+            assert writer.has_progressed()
+            wait_for(lambda: partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])})
             for _ in rounds(bootstrap, "m"):
                 kafka.kill()
-                assert writer.goes_on()
+                assert writer.has_progressed()
                 kafka.start()
-                until(lambda: are_all_in_sync(bootstrap, "m"))
+                wait_for(lambda: are_all_in_sync(bootstrap, "m"))
                 cluster.kill(1)
-                assert writer.goes_on()
+                assert writer.has_progressed()
                 cluster.restart(1)
-                until(lambda: are_all_in_sync(bootstrap, "m"))
-        check(bootstrap, "m", writer)
+                wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+        verify_written(bootstrap, "m", writer)
         assert kafka.complaints() == []
 
 
 @contextmanager
-def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[FromFile]]]:
+def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[OttlaFromFile]]]:
     """A Kafka node of both roles, and two brokers of ours; ``more``: settings of all."""
     client, controller, *ports = free_ports(4)
     text = (
@@ -139,7 +139,7 @@ def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, 
         f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
         f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n"
     )
-    ours: list[FromFile] = []
+    ours: list[OttlaFromFile] = []
     with KafkaNode(folder, 1, client, text, CLUSTER_ID, "--standalone") as kafka:
         try:
             for node_id, port in enumerate(ports, 7):
@@ -148,7 +148,7 @@ def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, 
                 file.write_text(f"{settings}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
                 command: list[Any] = [OTTLA, "format", "--cluster-id", CLUSTER_ID, "--config", file]
                 subprocess.run(command, check=True, capture_output=True)
-                ours.append(FromFile(file, data, port).start())
+                ours.append(OttlaFromFile(file, data, port).start())
             yield kafka, ours
         finally:
             for node in ours:
@@ -156,7 +156,7 @@ def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, 
 
 
 @pytest.fixture
-def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
+def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[OttlaFromFile]]]:
     with ours_under_kafka(tmp_path) as nodes:
         yield nodes
 
@@ -169,26 +169,28 @@ def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> It
     meta = Path(cluster.nodes[0].data_dir, "meta.properties").read_text()
     cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
     with KafkaNode(folder, 9, port, more + broker_settings(port, controllers), cluster_id) as kafka:
-        until(lambda: 9 in brokers(cluster.bootstrap_servers))
+        wait_for(lambda: 9 in brokers(cluster.bootstrap_servers))
         yield kafka
 
 
-def test_our_brokers_lead_and_follow_under_a_kafka_controller(under_kafka: tuple[KafkaNode, list[FromFile]]) -> None:
+def test_our_brokers_lead_and_follow_under_a_kafka_controller(
+    under_kafka: tuple[KafkaNode, list[OttlaFromFile]],
+) -> None:
     kafka, (seven, eight) = under_kafka
     bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
-    until(lambda: brokers(bootstrap) == {1, 7, 8})
+    wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
     make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
-    with others(bootstrap), Writer(bootstrap, "m") as writer:
-        assert writer.goes_on()
-        until(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})
+    with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
+        assert writer.has_progressed()
+        wait_for(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})
         for _ in rounds(bootstrap, "m"):
             seven.kill()
-            assert writer.goes_on()
+            assert writer.has_progressed()
             seven.start()
-            until(lambda: are_all_in_sync(bootstrap, "m"))
+            wait_for(lambda: are_all_in_sync(bootstrap, "m"))
             assert eight.stop() == 0
-            assert writer.goes_on()
+            assert writer.has_progressed()
             eight.start()
-            until(lambda: are_all_in_sync(bootstrap, "m"))
-    check(bootstrap, "m", writer)
+            wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+    verify_written(bootstrap, "m", writer)
     assert kafka.complaints() == []

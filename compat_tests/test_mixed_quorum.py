@@ -13,18 +13,18 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
-from compat_tests.cluster import Process, java_tool
+from compat_tests.cluster import NodeProcess, java_tool
 from compat_tests.jars import classpath, jars
-from compat_tests.test_mixed import FOR_S, others
+from compat_tests.test_mixed import FOR_S, running_stock_producers
 
 KAFKA = 4
 """The node id of the real controller."""
 WITHIN_S = 120.0
-TURNS = 40
+LEADER_CHANGES = 40
 """Who is elected is chance, and a real one is slow to ask for votes where the machine is busy."""
 
 
-def until(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     """What comes of it, once it is true."""
     deadline = time.monotonic() + within_s
     while not (found := what()):
@@ -33,7 +33,7 @@ def until(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     return found
 
 
-class KafkaController(Process):
+class KafkaController(NodeProcess):
     """A real controller that knows nothing but where to ask."""
 
     def __init__(self, folder: Path, cluster_id: str, controllers: str) -> None:
@@ -94,7 +94,7 @@ def make_topic(bootstrap: str, name: str, copies: int) -> None:
             return "TOPIC_ALREADY_EXISTS" in str(error)
         return True
 
-    until(made)
+    wait_for(made)
 
 
 def test_a_real_controller_joins_the_voters_decides_for_them_and_goes(tmp_path: Path) -> None:
@@ -103,18 +103,18 @@ def test_a_real_controller_joins_the_voters_decides_for_them_and_goes(tmp_path: 
         make_topic(cluster.bootstrap_servers, "first", 3)
         cluster_id = property_of(Path(cluster.node(1).data_dir), "cluster.id")
         kafka = KafkaController(tmp_path, cluster_id, controllers)
-        with kafka, others(cluster.bootstrap_servers):
+        with kafka, running_stock_producers(cluster.bootstrap_servers):
             tool = ("MetadataQuorumCommand", "--bootstrap-controller", controllers)
-            until(lambda: re.search(rf"^{KAFKA} .*Observer", java_tool(*tool, "describe", "--replication"), re.M))
+            wait_for(lambda: re.search(rf"^{KAFKA} .*Observer", java_tool(*tool, "describe", "--replication"), re.M))
             assert "Added controller" in java_tool(*tool, "--command-config", str(kafka.config), "add-controller")
-            assert sorted(until(lambda: quorum(controllers)[1])) == [1, 2, 3, KAFKA]
+            assert sorted(wait_for(lambda: quorum(controllers)[1])) == [1, 2, 3, KAFKA]
             decided = leaders_in_turn(cluster, kafka, controllers, time.monotonic() + FOR_S)
             assert KAFKA in decided, f"it was never elected: {decided}"
             for who in (KAFKA, next(n for n in decided if n != KAFKA)):
                 where = kafka.data_dir if who == KAFKA else Path(cluster.node(who).data_dir)
                 key = ("--controller-id", str(who), "--controller-directory-id", property_of(where, "directory.id"))
-                until(lambda key=key: "Removed" in java_tool(*tool, "remove-controller", *key))  # type: ignore[misc]
-                until(lambda who=who: who not in (found := quorum(controllers)[1]) and found)  # type: ignore[misc]
+                wait_for(lambda key=key: "Removed" in java_tool(*tool, "remove-controller", *key))  # type: ignore[misc]
+                wait_for(lambda who=who: who not in (found := quorum(controllers)[1]) and found)  # type: ignore[misc]
             make_topic(cluster.bootstrap_servers, "last", 3)
             assert not kafka.has_ended
         log = kafka.log.read_text()
@@ -128,10 +128,10 @@ def leaders_in_turn(cluster: ottla.Cluster, kafka: KafkaController, controllers:
     """Kill who leads, again and again, until both kinds have decided something and it is late; gives who led."""
     decided: list[int] = []
     for turn in itertools.count():
-        leader = until(lambda: max(0, quorum(controllers)[0]))
+        leader = wait_for(lambda: max(0, quorum(controllers)[0]))
         make_topic(cluster.bootstrap_servers, f"made-by-{leader}-in-turn-{turn}", 2)
         decided.append(leader)
-        if time.monotonic() >= until_s and (turn + 1 >= TURNS or (KAFKA in decided and len(decided) > 3)):
+        if time.monotonic() >= until_s and (turn + 1 >= LEADER_CHANGES or (KAFKA in decided and len(decided) > 3)):
             break
         assert not kafka.has_ended, kafka.log.read_text()[-4000:]
         if leader == KAFKA:

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import ottla
 from compat_tests.cluster import java_tool
 from compat_tests.test_mixed import are_all_in_sync, brokers, kafka_under_ours, ours_under_kafka, partitions
-from compat_tests.test_three_nodes import until
-from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, see, write
+from compat_tests.test_three_nodes import wait_for
+from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, wait_until_committed, write
 from ottla.broker.groups.coordinator import partition_for_key
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
@@ -24,7 +24,7 @@ COUNTS = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partit
 NODE = "".join(f"{key}={value}\n" for key, value in COUNTS.items())
 
 
-class Mixed(NamedTuple):
+class MixedCluster(NamedTuple):
     """A cluster whose partitions 0 are led by Kafka, and 1 by Ottla: of the topic and of both internal ones."""
 
     bootstrap: str
@@ -33,7 +33,7 @@ class Mixed(NamedTuple):
     start: dict[int, Callable[[], Any]]
 
 
-def lay_out(bootstrap: str, kafka: int, ours: int, third: int) -> None:
+def create_topics(bootstrap: str, kafka: int, ours: int, third: int) -> None:
     """Make the topics: of each the first partition is led by Kafka and the second by us, and the other is next."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     assignment = [[kafka, ours, third], [ours, kafka, third]]
@@ -41,7 +41,7 @@ def lay_out(bootstrap: str, kafka: int, ours: int, third: int) -> None:
     compacted = {**plain, "cleanup.policy": "compact"}
     for name, config in {"m": plain, "java-0": plain, "java-1": plain, STATE: compacted, OFFSETS: compacted}.items():
         admin.create_topics([NewTopic(name, 2, replica_assignment=assignment, config=config)])[name].result(WAIT_S)
-        until(lambda name=name: leaders(bootstrap, name) == [kafka, ours])
+        wait_for(lambda name=name: leaders(bootstrap, name) == [kafka, ours])
 
 
 def leaders(bootstrap: str, topic: str) -> list[int]:
@@ -95,8 +95,8 @@ def positions(bootstrap: str, coordinator: int, group_coordinator: int) -> list[
     own = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **own})
     reader.subscribe(["m"])
-    until(lambda: len(reader.assignment()) == 2 or reader.poll(0.2))
-    until(reader.assignment)
+    wait_for(lambda: len(reader.assignment()) == 2 or reader.poll(0.2))
+    wait_for(reader.assignment)
     copier = confluent(bootstrap, name_for(coordinator, words))
     at = [TopicPartition("m", number, 7 + number) for number in (0, 1)]
     for value, end, stored in (
@@ -108,12 +108,12 @@ def positions(bootstrap: str, coordinator: int, group_coordinator: int) -> list[
         copier.send_offsets_to_transaction(at, reader.consumer_group_metadata(), WAIT_S)
         assert committed(bootstrap, group, "m") == [-1001, -1001]
         end(WAIT_S)
-        until(lambda stored=stored: committed(bootstrap, group, "m") == stored)
+        wait_for(lambda stored=stored: committed(bootstrap, group, "m") == stored)
     reader.close()
     return [f"{words}-b0", f"{words}-b1"]
 
 
-def outlived(cluster: Mixed, coordinator: int) -> list[str]:
+def outlived(cluster: MixedCluster, coordinator: int) -> list[str]:
     """Who coordinates dies in the middle of a transaction, and the other kind goes on from its log."""
     words = f"outlived-{coordinator}"
     producer = confluent(cluster.bootstrap, name_for(coordinator, words), **{"transaction.timeout.ms": 60_000})
@@ -124,7 +124,7 @@ def outlived(cluster: Mixed, coordinator: int) -> list[str]:
     producer.commit_transaction(2 * WAIT_S)
     cluster.start[coordinator]()
     for topic in ("m", STATE, OFFSETS):
-        until(lambda topic=topic: are_all_in_sync(cluster.bootstrap, topic))
+        wait_for(lambda topic=topic: are_all_in_sync(cluster.bootstrap, topic))
     command = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     java_tool("LeaderElectionCommand", *command)
     return [f"{words}-{value}{number}" for value in "ab" for number in (0, 1)]
@@ -134,7 +134,7 @@ JAVA = ("java-0", name_for(0, "java"), "java-1", name_for(1, "java"))
 """Topics and ids for Kafka's own producer, for each kind of coordinator: version 2 of transactions. librdkafka: 1."""
 
 
-def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
+def told(cluster: MixedCluster, kills: tuple[int, ...]) -> None:
     """All of it, by each kind of coordinator; then what readers see."""
     bootstrap = cluster.bootstrap
     expected = []
@@ -146,8 +146,8 @@ def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
     for coordinator in kills:
         expected += outlived(cluster, coordinator)
         expected += ends_again(bootstrap, coordinator)
-    see(bootstrap, "m", sorted(expected))
-    until(lambda: states(bootstrap) <= {"CompleteCommit", "CompleteAbort"})
+    wait_until_committed(bootstrap, "m", sorted(expected))
+    wait_for(lambda: states(bootstrap) <= {"CompleteCommit", "CompleteAbort"})
 
 
 def states(bootstrap: str) -> set[str]:
@@ -169,18 +169,18 @@ def ends_again(bootstrap: str, coordinator: int) -> list[str]:
 def test_transactions_of_both_kinds_of_coordinators_under_our_controllers(tmp_path: Path) -> None:
     with ottla.Cluster(3, settings=COUNTS) as cluster, kafka_under_ours(cluster, tmp_path, NODE) as kafka:
         bootstrap = cluster.bootstrap_servers
-        lay_out(bootstrap, 9, 1, 2)
+        create_topics(bootstrap, 9, 1, 2)
         in_java(bootstrap, *JAVA)
         kills = {0: kafka.kill, 1: lambda: cluster.kill(1)}
-        told(Mixed(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
+        told(MixedCluster(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
         assert kafka.complaints() == []
 
 
 def test_transactions_of_both_kinds_of_coordinators_under_a_kafka_controller(tmp_path: Path) -> None:
     with ours_under_kafka(tmp_path, NODE) as (kafka, (seven, eight)):
         bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
-        until(lambda: brokers(bootstrap) == {1, 7, 8})
-        lay_out(bootstrap, 1, 7, 8)
+        wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
+        create_topics(bootstrap, 1, 7, 8)
         in_java(bootstrap, *JAVA)
-        told(Mixed(bootstrap, {1: seven.kill}, {1: seven.start}), (1,))
+        told(MixedCluster(bootstrap, {1: seven.kill}, {1: seven.start}), (1,))
         assert kafka.complaints() == []

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.campaign import Gaps, all_go_on, writing
+from compat_tests.campaign import WriteGaps, have_all_progressed, running_producers
 from compat_tests.cluster import OTTLA
-from compat_tests.namespaces import CLIENTS, Network, why_not
+from compat_tests.namespaces import CLIENTS, NamespaceNetwork, unavailable_reason
 from compat_tests.test_mixed import partitions
-from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, running, until
-from compat_tests.writers import Producing
+from compat_tests.test_three_nodes import WITHIN_S, OttlaFromFile, all_in_sync, running_nodes, wait_for
+from compat_tests.writers import StockProducer
 
 VICTIMS = int(os.environ.get("OTTLA_CUTS", "0"))
 FULL = VICTIMS > 0
@@ -32,13 +32,16 @@ NODES = (1, 2, 3)
 PORT = 9092
 CUTS = ["one", "with the clients", "from its side", "one way"]
 
-pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.xdist_group("namespaces")]
+pytestmark = [
+    pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason()),
+    pytest.mark.xdist_group("namespaces"),
+]
 
 
-class Apart(FromFile):
+class NamespacedNode(OttlaFromFile):
     """A node in a namespace."""
 
-    def __init__(self, network: Network, number: int, file: Path, data_dir: Path) -> None:
+    def __init__(self, network: NamespaceNetwork, number: int, file: Path, data_dir: Path) -> None:
         super().__init__(file, data_dir, PORT)
         self._network, self._number = network, number
         self.bootstrap = f"{network.host(number)}:{PORT}"
@@ -56,13 +59,13 @@ class Apart(FromFile):
 
 
 @pytest.fixture
-def network() -> Iterator[Network]:
-    with Network(len(NODES)) as out:
+def network() -> Iterator[NamespaceNetwork]:
+    with NamespaceNetwork(len(NODES)) as out:
         yield out
 
 
 @pytest.fixture
-def nodes(network: Network, tmp_path: Path) -> Iterator[list[Apart]]:
+def nodes(network: NamespaceNetwork, tmp_path: Path) -> Iterator[list[NamespacedNode]]:
     voters = ",".join(f"{i}@{network.host(i)}:9093" for i in NODES)
     out = []
     for i in NODES:
@@ -74,50 +77,50 @@ def nodes(network: Network, tmp_path: Path) -> Iterator[list[Apart]]:
         )
         command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file)]
         subprocess.run(command, check=True, capture_output=True)
-        out.append(Apart(network, i, file, data))
-    with running(list(out)):
+        out.append(NamespacedNode(network, i, file, data))
+    with running_nodes(list(out)):
         client = AdminClient({"bootstrap.servers": out[0].bootstrap})
-        until(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == len(NODES))
+        wait_for(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == len(NODES))
         yield out
 
 
-def cut(network: Network, what: str, node: int) -> bool:
+def cut(network: NamespaceNetwork, what: str, node: int) -> bool:
     """Cut one node off; says whether its clients can write meanwhile."""
     others = [i for i in NODES if i != node]
     if what == "one way":
-        network.cut([node], others)
+        network.drop_packets([node], others)
         return True
-    network.cut([node], others)
-    network.cut(others, [node])
+    network.drop_packets([node], others)
+    network.drop_packets(others, [node])
     if what == "with the clients":
-        network.cut([node], [CLIENTS])
-        network.cut([CLIENTS], [node])
+        network.drop_packets([node], [CLIENTS])
+        network.drop_packets([CLIENTS], [node])
     elif what == "from its side":
-        network.cut(others, [CLIENTS])
-        network.cut([CLIENTS], others)
+        network.drop_packets(others, [CLIENTS])
+        network.drop_packets([CLIENTS], others)
     return what != "from its side"
 
 
-def led_by(bootstrap: str, writers: list[Producing], node: int) -> dict[str, list[int]]:
+def led_by(bootstrap: str, writers: list[StockProducer], node: int) -> dict[str, list[int]]:
     found = {writer.topic: partitions(bootstrap, writer.topic) for writer in writers}
     return {topic: [n for n, (leader, _) in rows.items() if leader == node] for topic, rows in found.items()}
 
 
 @pytest.mark.parametrize("what", CUTS if FULL else CUTS[:1])
-def test_a_node_that_is_cut_off_harms_nobody(network: Network, nodes: list[Apart], what: str) -> None:
+def test_a_node_that_is_cut_off_harms_nobody(network: NamespaceNetwork, nodes: list[NamespacedNode], what: str) -> None:
     bootstrap = ",".join(node.bootstrap for node in nodes)
-    gaps = Gaps()
-    with writing(bootstrap, REQUEST_TIMEOUT_MS) as writers:
+    gaps = WriteGaps()
+    with running_producers(bootstrap, REQUEST_TIMEOUT_MS) as writers:
         for node in NODES[: max(VICTIMS, 1)]:
-            until(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
+            wait_for(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
             led = led_by(bootstrap, writers, node)
             began = time.monotonic()
             goes_on = cut(network, what, node)
             time.sleep(CUT_S)
             if goes_on:
-                gaps.note(what, writers, led, began)
-            network.heal()
+                gaps.add(what, writers, led, began)
+            network.restore()
             healed = time.monotonic()
-            until(lambda healed=healed: all_go_on(writers, healed))
-            gaps.note(f"{what}, until whole", writers, led, began)
-    gaps.show()
+            wait_for(lambda healed=healed: have_all_progressed(writers, healed))
+            gaps.add(f"{what}, until whole", writers, led, began)
+    gaps.print_summary()

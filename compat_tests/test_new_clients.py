@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.consumer_stories import ready
-from compat_tests.matrix import CLIENTS, MEMBERS_WITHIN_S, Member, Missing, command_of, two_members
-from compat_tests.stage import Stage
+from compat_tests.consumer_stories import prepare_group
+from compat_tests.matrix import CLIENTS, MEMBERS_TIMEOUT_S, MemberProcess, ToolchainMissing, client_command, two_members
+from compat_tests.stage import ScenarioSession
 
 pytestmark = pytest.mark.xdist_group(__name__)
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
@@ -48,8 +48,8 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def command(name: str) -> list[str]:
     """How to run a client's program."""
     try:
-        return command_of(next(client for client in CLIENTS if client.name == name))
-    except Missing as missing:
+        return client_command(next(client for client in CLIENTS if client.name == name))
+    except ToolchainMissing as missing:
         pytest.skip(str(missing))
 
 
@@ -67,18 +67,18 @@ def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(no
     topic, at = f"shared-{plain(name)}", {"bootstrap.servers": node.bootstrap}
     admin = AdminClient(at)
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
-    stage = Stage(node.port)
-    ready(stage, topic, "share.assignment.interval.ms")
-    stage.change("from its beginning", 32, topic, ("share.auto.offset.reset", 0, "earliest"))
-    stage.settle()
+    stage = ScenarioSession(node.port)
+    prepare_group(stage, topic, "share.assignment.interval.ms")
+    stage.alter_configs("from its beginning", 32, topic, ("share.auto.offset.reset", 0, "earliest"))
+    stage.wait_until_current()
     producer = Producer(at)
-    members = [Member(command(name), node.bootstrap, topic, topic, "sharer") for _ in range(2)]
+    members = [MemberProcess(command(name), node.bootstrap, topic, topic, "sharer") for _ in range(2)]
     first, second = members
-    deadline = time.monotonic() + MEMBERS_WITHIN_S
+    deadline = time.monotonic() + MEMBERS_TIMEOUT_S
     sent: list[str] = []
 
     def write() -> None:
-        assert time.monotonic() < deadline, (len(sent), len(first.seen), len(second.seen))
+        assert time.monotonic() < deadline, (len(sent), len(first.records_seen), len(second.records_seen))
         for partition in (0, 1):
             producer.produce(topic, f"record {len(sent)}", partition=partition)
             sent.append(f"record {len(sent)}")
@@ -86,10 +86,10 @@ def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(no
         time.sleep(0.2)
 
     def seen() -> set[str]:
-        return first.seen.keys() | second.seen.keys()
+        return first.records_seen.keys() | second.records_seen.keys()
 
     try:
-        while not (first.seen and second.seen):
+        while not (first.records_seen and second.records_seen):
             write()
         settled = time.monotonic() + 2
         while time.monotonic() < settled:  # what was locked while the second came may still be handed on
@@ -97,11 +97,11 @@ def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(no
         mark = len(sent)
         while not (len(sent) > mark + 20 and set(sent[:-10]) <= seen()):
             write()
-        assert not set(sent[mark:]) & first.seen.keys() & second.seen.keys(), "each goes to one of them"
+        assert not set(sent[mark:]) & first.records_seen.keys() & second.records_seen.keys(), "each goes to one of them"
         second.kill()
         members.pop()
         mark = len(sent)
-        while {place for value in sent[mark:] for place in first.seen.get(value, ())} != {0, 1}:
+        while {place for value in sent[mark:] for place in first.records_seen.get(value, ())} != {0, 1}:
             write()
         while not set(sent) <= seen():
             assert time.monotonic() < deadline, sorted(set(sent) - seen())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from compat_tests.odd_values import Odd
-from compat_tests.raw import RawClient, until
+from compat_tests.odd_values import RandomRequestGenerator
+from compat_tests.raw import RawClient, wait_until
 from compat_tests.test_hostile import alive, rss_bytes
 from ottla.broker.server.controller_routes import CONTROLLER_APIS
 from ottla.broker.server.dispatch import BROKER_APIS
@@ -33,11 +33,11 @@ WORDS = (b"Traceback", b"could not be handled")
 """What a node's log never says: every request has an answer, or is a reason to hang up that was thought of."""
 
 
-class Asking:
+class RandomRequestSender:
     """One who asks all nodes at all their listeners."""
 
     def __init__(self, nodes: list[ClusterNode], seed: int) -> None:
-        self._odd = Odd(seed)
+        self._odd = RandomRequestGenerator(seed)
         self._nodes = nodes
         self._lines: dict[int, RawClient] = {}
         self.answered = 0
@@ -52,7 +52,7 @@ class Asking:
         )
         key = rng.choice([key for key in routes if key is not BELIEVED])
         version = rng.randint(routes[key].oldest_supported or routes[key].min_version, routes[key].max_version)
-        body = self._odd.request(request_class(key), version)
+        body = self._odd.generate(request_class(key), version)
         self.last = f"{key.name} v{version} to {node.port}, seed {SEED}: {body!r}"
         try:
             if port not in self._lines:
@@ -63,9 +63,9 @@ class Asking:
                 self._lines.pop(port).close()
             return
         self.answered += 1
-        self._odd.learn(answer)
+        self._odd.learn_from(answer)
         if not getattr(answer, "error_code", 0):
-            self._odd.learn(body)
+            self._odd.learn_from(body)
 
 
 def unforeseen(node: ClusterNode, told: int) -> tuple[str, int]:
@@ -96,7 +96,7 @@ def test_requests_nobody_means_stop_no_node_and_each_starts_again(cluster: ottla
     topics = [CreatableTopic(name, 3, len(nodes)) for name in ("t", "u")]
     line.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, 5000))
     line.close()
-    asking, told = Asking(nodes, SEED), dict.fromkeys(nodes, 0)
+    asking, told = RandomRequestSender(nodes, SEED), dict.fromkeys(nodes, 0)
     before = {node: rss_bytes(node.pid or 0) for node in nodes}
     until_s = time.monotonic() + SECONDS
     while time.monotonic() < until_s:
@@ -107,11 +107,11 @@ def test_requests_nobody_means_stop_no_node_and_each_starts_again(cluster: ottla
             assert node.status is None, f"{asking.last}\n{Path(node.log).read_text(errors='replace')[-4000:]}"
     assert asking.answered > 5 * SECONDS
     for node in nodes:
-        until(lambda node=node: answers(node))  # type: ignore[misc]
+        wait_until(lambda node=node: answers(node))  # type: ignore[misc]
         assert rss_bytes(node.pid or 0) < before[node] + GROWTH_BYTES
     for node in nodes:
         cluster.kill(node.id)
         cluster.restart(node.id)
     for node in nodes:
-        until(lambda node=node: answers(node))  # type: ignore[misc]
+        wait_until(lambda node=node: answers(node))  # type: ignore[misc]
         assert not unforeseen(node, told[node])[0]

@@ -7,51 +7,58 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.comparing import Everything, compare, compare_stories, differences, everything, own_apis
-from compat_tests.conversation import ASKED_ELSEWHERE
-from compat_tests.golden import recorded, recording
+from compat_tests.comparing import (
+    AllAnswers,
+    collect_all_answers,
+    compare_api_answers,
+    compare_scenarios,
+    differences,
+    without_api_list,
+)
+from compat_tests.conversation import APIS_TESTED_ELSEWHERE
+from compat_tests.golden import build_recording, load_recording
 from ottla.broker.server.dispatch import BROKER_APIS
 
 
 @pytest.fixture(scope="module")
-def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Everything:
+def kafkas(tmp_path_factory: pytest.TempPathFactory) -> AllAnswers:
     with KafkaProcess(tmp_path_factory.mktemp("first") / "kafka") as kafka:
-        return everything(kafka.port)
+        return collect_all_answers(kafka.port)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_every_answer_is_kafkas(tmp_path: Path, kafkas: Everything) -> None:
+def test_every_answer_is_kafkas(tmp_path: Path, kafkas: AllAnswers) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
-        ours = everything(node.port)
-    asked = {(key, version) for key, version, _, _ in ours.talk}
+        ours = collect_all_answers(node.port)
+    asked = {(key, version) for key, version, _, _ in ours.api_answers}
     wanted = {
         (key, version)
         for key, route in BROKER_APIS.items()
-        if key not in ASKED_ELSEWHERE
+        if key not in APIS_TESTED_ELSEWHERE
         for version in range(
             route.min_version if route.oldest_supported is None else route.oldest_supported, route.max_version + 1
         )
     }
     assert asked == wanted
     assert ours.count >= 1100
-    found = compare(ours.talk, kafkas.talk)
+    found = compare_api_answers(ours.api_answers, kafkas.api_answers)
     assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])
-    assert own_apis(ours.abuse) == own_apis(kafkas.abuse)
-    assert not compare_stories(ours.told, kafkas.told)
+    assert without_api_list(ours.malformed_answers) == without_api_list(kafkas.malformed_answers)
+    assert not compare_scenarios(ours.scenario_answers, kafkas.scenario_answers)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: Everything) -> None:
+def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: AllAnswers) -> None:
     with KafkaProcess(tmp_path / "kafka") as other:
-        again = everything(other.port)
-    assert not compare(again.talk, kafkas.talk)
-    assert own_apis(again.abuse) == own_apis(kafkas.abuse)
-    assert not compare_stories(again.told, kafkas.told)
+        again = collect_all_answers(other.port)
+    assert not compare_api_answers(again.api_answers, kafkas.api_answers)
+    assert without_api_list(again.malformed_answers) == without_api_list(kafkas.malformed_answers)
+    assert not compare_scenarios(again.scenario_answers, kafkas.scenario_answers)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_recorded_answers_are_what_this_kafka_says(kafkas: Everything) -> None:
-    assert recording(kafkas) == recorded(), "run python -m compat_tests.golden"
+def test_the_recorded_answers_are_what_this_kafka_says(kafkas: AllAnswers) -> None:
+    assert build_recording(kafkas) == load_recording(), "run python -m compat_tests.golden"
 
 
 def test_the_comparison_sees_a_difference() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.comparing import differences, in_order
-from compat_tests.conversation_three import Node, Said, conversation
-from compat_tests.test_three_nodes import FromFile, combined, running
+from compat_tests.comparing import differences, normalize_order
+from compat_tests.conversation_three import NodePorts, RecordedAnswer, run_session
+from compat_tests.test_three_nodes import OttlaFromFile, combined_nodes, running_nodes
 from compat_tests.test_three_nodes_taken_over import as_kafka
 
 PATIENT = """
@@ -22,7 +22,7 @@ log.initial.task.delay.ms=3600000
 half a minute after the start, does not take what is written as of long ago."""
 
 
-def played(nodes: Sequence[FromFile]) -> list[Said]:
+def played(nodes: Sequence[OttlaFromFile]) -> list[RecordedAnswer]:
     """What three nodes say, from nothing."""
     places = []
     for node in nodes:
@@ -30,22 +30,22 @@ def played(nodes: Sequence[FromFile]) -> list[Said]:
         assert port is not None
         with node.file.open("a") as file:
             file.write(PATIENT)
-        places.append(Node(node.port, int(port[1])))
-    with running(nodes):
-        return conversation(places)
+        places.append(NodePorts(node.port, int(port[1])))
+    with running_nodes(nodes):
+        return run_session(places)
 
 
 @pytest.mark.xdist_group("three-kafkas")
 def test_three_nodes_answer_as_three_of_kafkas(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()
-    ours = played(combined(tmp_path / "ours"))
-    theirs = played(as_kafka(combined(tmp_path / "theirs")))
+    ours = played(combined_nodes(tmp_path / "ours"))
+    theirs = played(as_kafka(combined_nodes(tmp_path / "theirs")))
     assert [x.what for x in ours] == [x.what for x in theirs]
     found = [
         f"{a.what}{text}"
         for a, b in zip(ours, theirs, strict=True)
-        for text in differences(in_order(a.answer), in_order(b.answer))
+        for text in differences(normalize_order(a.answer), normalize_order(b.answer))
     ]
     assert len(ours) >= 120
     assert not found, f"{len(found)} differences of {len(ours)} answers\n" + "\n".join(found)

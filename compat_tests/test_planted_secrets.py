@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
-from compat_tests.raw import until
-from ottla.world.tests.authority import Authority
+from compat_tests.raw import wait_until
+from ottla.world.tests.authority import CertificateAuthority
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -45,7 +45,7 @@ def forms(secret: bytes) -> set[bytes]:
     return {x for x in out if len(x) >= 8}
 
 
-class Watched:
+class SecretWatcher:
     """Secrets, and whether any of them shows in anything."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Watched:
                 with suppress(OSError):
                     self.look(f"{entry}", entry.read_bytes())
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> SecretWatcher:
         self._thread.start()
         return self
 
@@ -78,14 +78,14 @@ class Watched:
         self._thread.join()
 
 
-class Planted(OttlaProcess):
+class OttlaWithMarkedSecrets(OttlaProcess):
     """A node that knows secrets of every kind."""
 
     def __init__(self, where: Path, **more: str) -> None:
         super().__init__(where / "data")
         self.ports = {"PLAINTEXT": self.port, "IN": free_port(), "BOTH": free_port()}
         self.metrics = free_port()
-        self.authority = Authority(where / "ca")
+        self.authority = CertificateAuthority(where / "ca")
         keys = self.authority.issue("server", "/CN=localhost")
         self.file = where / "node.properties"
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
@@ -100,7 +100,7 @@ class Planted(OttlaProcess):
             "oauthbearer.sasl.server.callback.handler.class": f"{tokens}.OAuthBearerUnsecuredValidatorCallbackHandler",
             "ssl.keystore.location": self._encrypted(Path(keys.location)),
             "ssl.key.password": KEY,
-            "ssl.truststore.location": self.authority.trusted.location,
+            "ssl.truststore.location": self.authority.truststore.location,
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:ANONYMOUS;User:scram",
             "delegation.token.secret.key": ISSUING,
@@ -127,7 +127,7 @@ class Planted(OttlaProcess):
         return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
 
-def run(watched: Watched, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+def run(watched: SecretWatcher, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
     """A command, and whether what it says shows anything."""
     done = subprocess.run([OTTLA, *arguments], input=said, capture_output=True, text=True, check=False)
     watched.look(f"what ottla {arguments[0]} says", done.stdout + done.stderr)
@@ -142,7 +142,7 @@ def asking(where: Path, mechanism: str, user: str, password: str, more: str = ""
     return where
 
 
-def log_in(node: Planted, watched: Watched, where: Path) -> None:
+def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) -> None:
     """Rightly and wrongly, by everything there is."""
     there = f"127.0.0.1:{node.ports['IN']}"
     add = ["user", "set", "scram", "--password-file", "-", "--bootstrap", node.bootstrap]
@@ -163,14 +163,14 @@ def log_in(node: Planted, watched: Watched, where: Path) -> None:
         {"bootstrap.servers": there, "security.protocol": "SASL_PLAINTEXT", "log_level": 0, **bearer}
         | {"error_cb": lambda error: told.append(str(error))}
     )
-    until(lambda: producer.poll(0.1) or told)
-    with_tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": node.authority.trusted.location}
+    wait_until(lambda: producer.poll(0.1) or told)
+    with_tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": node.authority.truststore.location}
     way = {"sasl.mechanism": "PLAIN", "sasl.username": "plain", "sasl.password": PASSWORD, "log_level": 0}
     AdminClient({"bootstrap.servers": f"localhost:{node.ports['BOTH']}", **with_tls, **way}).list_topics(timeout=20)
     watched.look("what confluent-kafka is told", str(told))
 
 
-def tokens(node: Planted, watched: Watched, where: Path) -> None:
+def tokens(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) -> None:
     """A delegation token's hmac is a secret from the moment there is one."""
     there = ["--bootstrap", f"127.0.0.1:{node.ports['IN']}", "--command-config"]
     scram, token = asking(where / "scram", "SCRAM-SHA-512", "scram", SCRAMMED), where / "token"
@@ -184,7 +184,7 @@ def tokens(node: Planted, watched: Watched, where: Path) -> None:
     assert run(watched, "topic", "list", *there, str(wrong)).returncode == 1
 
 
-def look_at_settings(node: Planted, watched: Watched) -> None:
+def look_at_settings(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> None:
     """Those set at start and those set while it runs, by their listeners' names and without."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
     names = ("listener.name.both.ssl.key.password", "listener.name.both.ssl.keystore.password")
@@ -205,7 +205,7 @@ def look_at_settings(node: Planted, watched: Watched) -> None:
     run(watched, "doctor", str(node.file))
 
 
-def look_at_files(node: Planted, watched: Watched) -> None:
+def look_at_files(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> None:
     """The data directory, as it is and as the tools show it. What was set while it ran must be in it, as in Kafka."""
     for file in node.data_dir.rglob("*"):
         if file.is_file():
@@ -217,8 +217,8 @@ def look_at_files(node: Planted, watched: Watched) -> None:
 
 def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
     """CVE-2026-33558: secrets stood in the log where it told much."""
-    with Watched() as watched:
-        with Planted(tmp_path) as node:
+    with SecretWatcher() as watched:
+        with OttlaWithMarkedSecrets(tmp_path) as node:
             log_in(node, watched, tmp_path)
             tokens(node, watched, tmp_path)
             look_at_settings(node, watched)
@@ -244,8 +244,8 @@ def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
     ids=["key", "a listener's key", "half a line", "no line", "another setting", "a name misspelt"],
 )
 def test_a_start_that_fails_shows_none(tmp_path: Path, wrong: dict[str, str]) -> None:
-    watched = Watched()
-    node = Planted(tmp_path)
+    watched = SecretWatcher()
+    node = OttlaWithMarkedSecrets(tmp_path)
     later = [f"{key}={value}\n" for key, value in wrong.items()]
     lines = [x for x in node.file.read_text().splitlines(True) if x.partition("=")[0] not in wrong]
     node.file.write_text("".join([*lines, *later]))
@@ -268,10 +268,10 @@ def test_what_is_planted_would_be_found() -> None:
         quote(PASSWORD, safe=""),
         f"{MARK} of somebody",
     ):
-        watched = Watched()
+        watched = SecretWatcher()
         watched.look("a text", text)
         assert watched.found, text
-    watched = Watched()
+    watched = SecretWatcher()
     watched.look("a text", "nothing of it")
     assert watched.found == []
 
@@ -279,7 +279,7 @@ def test_what_is_planted_would_be_found() -> None:
 @pytest.mark.parametrize("secret", [PASSWORD, KEY, ISSUING])
 def test_each_node_of_the_suite_is_looked_at_when_it_ends(tmp_path: Path, secret: str) -> None:
     """CVE-2026-33558: whatever a test has a node do, the secrets of its settings are not in its log."""
-    node = Planted(tmp_path)
+    node = OttlaWithMarkedSecrets(tmp_path)
     node.log.write_text("2026-11-23 INFO ottla.server started\n")
     node.__exit__()
     node.log.write_text(f"2026-11-23 INFO ottla.server listening with {secret}\n")

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient, until
-from compat_tests.small_disk import SmallDisk, why_not
+from compat_tests.raw import RawClient, wait_until
+from compat_tests.small_disk import Ext4Image, unavailable_reason
 from ottla.peers.decoding import decode_records
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -28,10 +28,10 @@ from ottla.wire.messages import fetch as f
 CUTS = int(os.environ.get("OTTLA_POWER_CUTS", "4"))
 PARTITIONS = 3
 SETTINGS = {"log_segment_bytes": "1048576"}
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+pytestmark = pytest.mark.skipif(unavailable_reason() is not None, reason=unavailable_reason() or "")
 
 
-class Writer(threading.Thread):
+class PowerCutWriter(threading.Thread):
     """Writes numbered records, some small and some large, and remembers what was acknowledged."""
 
     def __init__(self, port: int, seed: int) -> None:
@@ -64,7 +64,7 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
         at = 0
         # What a restart found unsynced is readable once it is synced, and so is what comes behind it: then it is so.
         last = r.build_batch([r.NewRecord(b"k", b"last", time.time_ns() // 10**6)])
-        until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
+        wait_until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
         while True:
             part = f.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)
             topics = [f.FetchTopic("t", partitions=[part])]
@@ -82,20 +82,20 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
 def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
     """One cut; gives how many records were acknowledged before it, and how many of them are missing."""
     rng = random.Random(seed)
-    disk = SmallDisk(tmp_path, f"disk-{seed}", 96)
-    copy: SmallDisk | None = None
+    disk = Ext4Image(tmp_path, f"disk-{seed}", 96)
+    copy: Ext4Image | None = None
     settings = {**SETTINGS, **({"log_flush_interval_messages": "1"} if synced else {})}
     try:
         with OttlaProcess(disk.path / "data", **settings) as node:
             body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 10_000)
             assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
-            writer = Writer(node.port, seed)
+            writer = PowerCutWriter(node.port, seed)
             writer.start()
-            until(lambda: len(writer.acknowledged) > 10, 0.01)
+            wait_until(lambda: len(writer.acknowledged) > 10, 0.01)
             time.sleep(rng.random() * 0.8)
             os.kill(node.pid, signal.SIGSTOP)
             before = list(writer.acknowledged)
-            copy = disk.cut_from_power(tmp_path, f"copy-{seed}")
+            copy = disk.copy_as_after_power_cut(tmp_path, f"copy-{seed}")
             writer.stop.set()
             os.kill(node.pid, signal.SIGCONT)
             node.kill()

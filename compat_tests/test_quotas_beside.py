@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import RawClient, until, until_known
+from compat_tests.raw import RawClient, wait_until, wait_until_brokers_current
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_client_quotas as ac
@@ -29,7 +29,7 @@ from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
 
 ALL = os.environ.get("OTTLA_QUOTAS") == "all"
-Told = tuple[str, Any, int]
+RecordedAnswers = tuple[str, Any, int]
 """What was asked, what was answered, and how long to wait, in milliseconds."""
 BOUND, STEP_BYTES, STEP_S = 50_000, 5_000, 0.05
 """Bytes a second, and a client that would have twice as many."""
@@ -51,14 +51,14 @@ def limit(port: int, kind: str, name: str | None, key: str, value: float | None)
         found = {value.key: value.value for row in rows for value in row.values}
         return found.get(key) == value
 
-    until(told)
+    wait_until(told)
     client.close()
 
 
-def changes(port: int) -> list[Told]:
+def changes(port: int) -> list[RecordedAnswers]:
     """Partitions made and removed under a quota of one in two seconds: a bucket of five and a half."""
     limit(port, "client-id", "peer", "controller_mutation_rate", 0.5)
-    out: list[Told] = []
+    out: list[RecordedAnswers] = []
     began_s = time.monotonic()
 
     def ask(what: str, key: ApiKey, version: int, body: Any, rows: str) -> None:
@@ -110,12 +110,12 @@ def configure(port: int, **settings: str) -> Any:
         1,
         ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", configs)]),
     )
-    until_known(client)
+    wait_until_brokers_current(client)
     client.close()
     return answer.responses[0].error_code
 
 
-class Caller:
+class ConnectionAttempt:
     """A connection that asks for the versions; nobody may answer."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
@@ -123,7 +123,7 @@ class Caller:
         self._client = RawClient(port, source=host)
         self._client.send(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("compat", "1"))
 
-    def is_answered(self, timeout_s: float = RawClient.patience_s) -> bool | None:
+    def is_answered(self, timeout_s: float = RawClient.timeout_s) -> bool | None:
         """None: it was hung up on."""
         self._client.sock.settimeout(timeout_s)
         try:
@@ -138,9 +138,9 @@ class Caller:
         self._client.close()
 
 
-def connections(port: int) -> list[Told]:
+def connections(port: int) -> list[RecordedAnswers]:
     """Numbers and rates of connections."""
-    out: list[Told] = []
+    out: list[RecordedAnswers] = []
     for name, value in (
         ("max_connections", "0"),
         ("max_connections", "-1"),
@@ -149,12 +149,12 @@ def connections(port: int) -> list[Told]:
     ):
         out.append((f"set {name}={value}", configure(port, **{name: value}), 0))
     configure(port, max_connections_per_ip_overrides="127.0.0.2:2")
-    several = [Caller(port, "127.0.0.2") for _ in range(4)]
+    several = [ConnectionAttempt(port, "127.0.0.2") for _ in range(4)]
     out.append(("of one address", [x.is_answered() for x in several], 0))
     for caller in several:
         caller.close()
     configure(port, max_connections="4")
-    many = [Caller(port) for _ in range(5)]
+    many = [ConnectionAttempt(port) for _ in range(5)]
     out.append(("at once", [*(x.is_answered() for x in many[:4]), many[4].is_answered(0.7)], 0))
     many[0].close()
     out.append(("once there is room", many[4].is_answered(), 0))
@@ -163,7 +163,7 @@ def connections(port: int) -> list[Told]:
     time.sleep(0.3)
     configure(port, max_connections="2147483647")
     limit(port, "ip", "127.0.0.3", "connection_creation_rate", 1)
-    often = [Caller(port, "127.0.0.3") for _ in range(11)]
+    often = [ConnectionAttempt(port, "127.0.0.3") for _ in range(11)]
     out.append(("often from one address", [x.is_answered() for x in often], 0))
     kept_s = time.monotonic() - often[-1].came_s
     out.append(("is kept for a second", 0.9 < kept_s < 3, 0))
@@ -172,7 +172,7 @@ def connections(port: int) -> list[Told]:
     time.sleep(10)  # what came before counts no longer
     began = time.monotonic()
     for number in range(260):
-        caller = Caller(port)
+        caller = ConnectionAttempt(port)
         assert caller.is_answered()
         caller.close()
         if number == 219:
@@ -181,11 +181,11 @@ def connections(port: int) -> list[Told]:
     return out
 
 
-def stories(port: int) -> list[Told]:
+def stories(port: int) -> list[RecordedAnswers]:
     return connections(port) + changes(port)  # Kafka overlooks that somebody left whom it makes wait
 
 
-def both(where: Path, story: Any, **settings: str) -> tuple[list[Told], list[Told]]:
+def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers], list[RecordedAnswers]]:
     with OttlaProcess(where / "ottla", **settings) as node:
         ours = story(node.port)
     assert "Traceback" not in node.log.read_text()
@@ -219,7 +219,7 @@ def rates(port: int) -> dict[str, float]:
         limit(port, "client-id", "peer", key, BOUND)
     client = RawClient(port)
     client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("rates", 1, 1)], 9_000))
-    until_known(client)
+    wait_until_brokers_current(client)
     raw = bytes(r.build_batch([r.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
     client.produce("rates", 0, raw)
     client.close()

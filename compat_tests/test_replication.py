@@ -12,7 +12,7 @@ import trio
 from confluent_kafka import Producer
 
 import ottla
-from compat_tests.test_three_nodes import WITHIN_S, Writer, check, make_topic, read, until
+from compat_tests.test_three_nodes import WITHIN_S, NumberWriter, make_topic, read, verify_written, wait_for
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
@@ -72,19 +72,19 @@ def set_all(cluster: ottla.Cluster, rows: dict[tuple[int, str], dict[str, str]])
 
 def test_replicas_move_away_and_back_while_records_come(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "moving", 1)
-    with Writer(cluster.bootstrap_servers, "moving") as writer:
+    with NumberWriter(cluster.bootstrap_servers, "moving") as writer:
         for members in ([1, 2], [3, 2], [3, 1], [2, 1, 3]):
             move(cluster, "moving", {0: members})
-            until(lambda: has_moved(cluster))
-            until(lambda members=members: copies(cluster, "moving-0") == sorted(members))
-            assert writer.goes_on()
-    check(cluster.bootstrap_servers, "moving", writer)
+            wait_for(lambda: has_moved(cluster))
+            wait_for(lambda members=members: copies(cluster, "moving-0") == sorted(members))
+            assert writer.has_progressed()
+    verify_written(cluster.bootstrap_servers, "moving", writer)
 
 
 def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "throttled", 1)
     move(cluster, "throttled", {0: [1, 2]})
-    until(lambda: copies(cluster, "throttled-0") == [1, 2])
+    wait_for(lambda: copies(cluster, "throttled-0") == [1, 2])
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
     for number in range(50):
         producer.produce("throttled", str(number).ljust(RATE // 10))
@@ -95,7 +95,7 @@ def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Clus
     set_all(cluster, {(TOPIC, "throttled"): listed, **{(BROKER, str(node.id)): rates for node in cluster.nodes}})
     began = time.monotonic()
     move(cluster, "throttled", {0: [1, 3]})
-    until(lambda: has_moved(cluster))
+    wait_for(lambda: has_moved(cluster))
     assert 2.5 < time.monotonic() - began < WITHIN_S
     set_all(cluster, {(BROKER, str(node.id)): dict.fromkeys(rates, "9" * 12) for node in cluster.nodes})
     assert read(cluster.bootstrap_servers, "throttled", 50) == list(range(50))
@@ -105,15 +105,15 @@ def test_leaders_change_again_and_again_and_each_key_keeps_its_order(cluster: ot
     make_topic(cluster.bootstrap_servers, "elected", 3)
     turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     elected = 0
-    with Writer(cluster.bootstrap_servers, "elected") as writer:
+    with NumberWriter(cluster.bootstrap_servers, "elected") as writer:
         for turn in range(1, 9):
             move(cluster, "elected", {number: turns[(number + turn) % 3] for number in range(3)})
             wanted = el.ElectLeadersRequest(0, [el.TopicPartitions("elected", [0, 1, 2])], 10_000)
             answer = ask(cluster, wanted)
             elected += sum(row.error_code == 0 for r in answer.replica_election_results for row in r.partition_result)
-            assert writer.goes_on()
+            assert writer.has_progressed()
     assert elected > 12
-    check(cluster.bootstrap_servers, "elected", writer)
+    verify_written(cluster.bootstrap_servers, "elected", writer)
     by_key: dict[int, list[int]] = {}
     for number in read(cluster.bootstrap_servers, "elected", len(writer.acknowledged)):
         by_key.setdefault(number % 10, []).append(number)

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 
 
 def low_and_high(bootstrap: str) -> tuple[int, int]:
@@ -36,11 +36,13 @@ def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
         producer.produce("t", b"x" * 1000, partition=0)
         producer.poll(0)
     producer.flush(30)
-    until(lambda: 3_000_000 <= size_of(data_dir) < 4_200_000)
+    wait_until(lambda: 3_000_000 <= size_of(data_dir) < 4_200_000)
     low, high = low_and_high(node.bootstrap)
     assert 0 < low < high == 9000
     node.kill()
     node = OttlaProcess(data_dir, node.port, **settings).start()
     assert low_and_high(node.bootstrap)[0] == low
-    until(lambda: low_and_high(node.bootstrap) == (low, high))  # what was found unsynced is shown once it is synced
+    wait_until(
+        lambda: low_and_high(node.bootstrap) == (low, high)
+    )  # what was found unsynced is shown once it is synced
     assert node.stop() == 0

@@ -44,7 +44,7 @@ def batches() -> list[bytes]:
     return out
 
 
-class Node:
+class RetentionBroker:
     """A cluster of either kind."""
 
     def __init__(self, port: int) -> None:
@@ -76,7 +76,7 @@ class Node:
             found.append(int(row.offset))
         return found[0], found[1]
 
-    def settled(self, beyond: dict[str, int]) -> dict[str, tuple[int, int]]:
+    def wait_for_start_offsets(self, beyond: dict[str, int]) -> dict[str, tuple[int, int]]:
         """Where every log begins, once those that must move have gone beyond an offset, and nothing moves any more."""
         deadline = time.monotonic() + WAIT_S
         before: dict[str, tuple[int, int]] = {}
@@ -106,21 +106,21 @@ class Node:
 def play(process: Any) -> list[Any]:
     """The same story for each cluster; gives what was seen."""
     with process:
-        node = Node(process.port)
+        node = RetentionBroker(process.port)
         raw = batches()
         for topic in TOPICS:
             node.fill(topic, raw)
         for topic, settings in TOPICS.items():
             for name, value in settings.items():
                 node.set(topic, name, value)
-        first = node.settled(dict.fromkeys(("by-size", "by-time", "by-both", "of-old"), 0))
+        first = node.wait_for_start_offsets(dict.fromkeys(("by-size", "by-time", "by-both", "of-old"), 0))
         seen: list[Any] = [first]
         seen.append(node.delete_below("by-start", 4321))
         node.set("by-size", "retention.bytes", "1048576")
         node.set("by-start", "retention.bytes", "2000000")
-        seen.append(node.settled({"by-start": 4321, "by-size": first["by-size"][0]}))
+        seen.append(node.wait_for_start_offsets({"by-start": 4321, "by-size": first["by-size"][0]}))
     with process:
-        seen.append(Node(process.port).settled({}))
+        seen.append(RetentionBroker(process.port).wait_for_start_offsets({}))
     return seen
 
 

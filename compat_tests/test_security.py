@@ -21,9 +21,9 @@ from kafka.errors import KafkaError
 import ottla
 from compat_tests.cluster import OTTLA
 from compat_tests.jars import classpath, jars
-from compat_tests.listeners import Certificates, Listening, ListeningKafka, listening
-from compat_tests.logging_in import by_java
-from compat_tests.raw import until
+from compat_tests.listeners import KafkaWithListeners, ListenerCertificates, OttlaWithListeners, listener_settings
+from compat_tests.logging_in import log_in_by_java
+from compat_tests.raw import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -33,14 +33,14 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-class Files(Certificates):
+class SecurityFiles(ListenerCertificates):
     """Certificates, and the settings that name them."""
 
     def settings(self, ports: Mapping[str, int], **more: str) -> dict[str, str]:
         """A broker's: the same for both kinds of node."""
         out = {
-            **listening(ports, PROTOCOLS),
-            **self.stores(),
+            **listener_settings(ports, PROTOCOLS),
+            **self.store_settings(),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "listener.name.mutual.ssl.client.auth": "required",
@@ -55,21 +55,21 @@ class Files(Certificates):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("tls"))
+def files(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
+    return SecurityFiles(tmp_path_factory.mktemp("tls"))
 
 
-class Secured(Listening):
+class SecuredOttla(OttlaWithListeners):
     """``ottla serve`` with these."""
 
-    def __init__(self, files: Files, data_dir: Path, **more: str) -> None:
+    def __init__(self, files: SecurityFiles, data_dir: Path, **more: str) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(files.settings, **more))
 
 
-class SecuredKafka(ListeningKafka):
+class SecuredKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
-    def __init__(self, files: Files, data_dir: Path) -> None:
+    def __init__(self, files: SecurityFiles, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, files.settings)
 
 
@@ -84,9 +84,9 @@ def add_alice(bootstrap: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def secured(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(files: SecurityFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
     jars("kafka")
-    process = Secured(files, tmp_path_factory.mktemp("ottla") / "data")
+    process = SecuredOttla(files, tmp_path_factory.mktemp("ottla") / "data")
     with process:
         add_alice(process.bootstrap)
         yield process
@@ -95,23 +95,23 @@ def secured(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert "alice-secret" not in log
 
 
-def client(files: Files, listener: str, host: str = "localhost", **more: str) -> dict[str, str]:
+def client(files: SecurityFiles, listener: str, host: str = "localhost", **more: str) -> dict[str, str]:
     """A Java client's settings, but for the port."""
     out = {"security.protocol": PROTOCOLS[listener], "listener": listener, "host": host}
     if PROTOCOLS[listener].endswith("SSL"):
-        out.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": files.trusted})
+        out.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": files.truststore})
     return out | {key.replace("_", "."): value for key, value in more.items()}
 
 
 def login(
-    files: Files, listener: str, mechanism: str, user: str = "alice", password: str = "alice-secret"
+    files: SecurityFiles, listener: str, mechanism: str, user: str = "alice", password: str = "alice-secret"
 ) -> dict[str, str]:
     module = PLAIN if mechanism == "PLAIN" else SCRAM
     jaas = f'{module} required username="{user}" password="{password}";'
     return client(files, listener, sasl_mechanism=mechanism, sasl_jaas_config=jaas)
 
 
-def cells(files: Files) -> dict[str, dict[str, str]]:
+def cells(files: SecurityFiles) -> dict[str, dict[str, str]]:
     """Who comes how."""
     out = {}
     for mechanism in MECHANISMS:
@@ -127,13 +127,13 @@ def cells(files: Files) -> dict[str, dict[str, str]]:
     out["TLS"] = client(files, "TLS")
     out["no certificate"] = client(files, "MUTUAL")
     out["a certificate"] = client(files, "MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location=files.client)
-    stranger = {"ssl_keystore_type": "PEM", "ssl_keystore_location": files.stranger}
+    stranger = {"ssl_keystore_type": "PEM", "ssl_keystore_location": files.untrusted}
     out["a certificate of somebody else's authority"] = client(files, "MUTUAL", **stranger)
     out["a login where none is asked for"] = login(files, "LOGIN", "PLAIN") | {"listener": "PLAINTEXT"}
     return out
 
 
-def placed(files: Files, ports: dict[str, int]) -> dict[str, dict[str, str]]:
+def placed(files: SecurityFiles, ports: dict[str, int]) -> dict[str, dict[str, str]]:
     """The cells, with the addresses of a node's listeners."""
     out = {}
     for name, values in cells(files).items():
@@ -148,27 +148,31 @@ def error_class(said: str) -> str:
     return said if kind == "SaslAuthenticationException" else kind
 
 
-def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(files: Files, secured: Secured, tmp_path: Path) -> None:
-    ours = by_java(placed(files, secured.ports), tmp_path / "ours")
+def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(
+    files: SecurityFiles, secured: SecuredOttla, tmp_path: Path
+) -> None:
+    ours = log_in_by_java(placed(files, secured.ports), tmp_path / "ours")
     with SecuredKafka(files, tmp_path / "kafka") as kafka:
         add_alice(kafka.bootstrap)
-        theirs = by_java(placed(files, kafka.ports), tmp_path / "theirs")
+        theirs = log_in_by_java(placed(files, kafka.ports), tmp_path / "theirs")
     assert {name: error_class(x) for name, x in ours.items()} == {name: error_class(x) for name, x in theirs.items()}
     assert sum(x == "in" for x in ours.values()) == 8, ours
 
 
-def librdkafka(files: Files, secured: Secured, listener: str, **more: Any) -> dict[str, Any]:
+def librdkafka(files: SecurityFiles, secured: SecuredOttla, listener: str, **more: Any) -> dict[str, Any]:
     conf = {
         "bootstrap.servers": f"localhost:{secured.ports[listener]}",
         "security.protocol": PROTOCOLS[listener],
-        "ssl.ca.location": files.trusted,
+        "ssl.ca.location": files.truststore,
         "log_level": 0,
     }
     return conf | {key.replace("_", "."): value for key, value in more.items()}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_logs_in_and_produces(files: Files, secured: Secured, mechanism: str, topic: str) -> None:
+def test_confluent_kafka_logs_in_and_produces(
+    files: SecurityFiles, secured: SecuredOttla, mechanism: str, topic: str
+) -> None:
     conf = librdkafka(
         files, secured, "BOTH", sasl_mechanism=mechanism, sasl_username="alice", sasl_password="alice-secret"
     )
@@ -180,19 +184,21 @@ def test_confluent_kafka_logs_in_and_produces(files: Files, secured: Secured, me
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_is_told_what_is_wrong(files: Files, secured: Secured, mechanism: str) -> None:
+def test_confluent_kafka_is_told_what_is_wrong(files: SecurityFiles, secured: SecuredOttla, mechanism: str) -> None:
     told: list[str] = []
     conf = librdkafka(files, secured, "BOTH", sasl_mechanism=mechanism, sasl_username="alice", sasl_password="x")
     producer = Producer(conf | {"error_cb": lambda error: told.append(error.name())})
-    until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
+    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in_and_produces(files: Files, secured: Secured, mechanism: str, topic: str) -> None:
+def test_kafka_python_logs_in_and_produces(
+    files: SecurityFiles, secured: SecuredOttla, mechanism: str, topic: str
+) -> None:
     conf = {
         "bootstrap_servers": f"localhost:{secured.ports['BOTH']}",
         "security_protocol": "SASL_SSL",
-        "ssl_cafile": files.trusted,
+        "ssl_cafile": files.truststore,
         "sasl_mechanism": mechanism,
         "sasl_plain_username": "alice",
     }
@@ -203,7 +209,7 @@ def test_kafka_python_logs_in_and_produces(files: Files, secured: Secured, mecha
         KafkaProducer(**conf, sasl_plain_password="wrong", bootstrap_timeout_ms=3000)
 
 
-def test_users_kafkas_tool_made_are_described(secured: Secured) -> None:
+def test_users_kafkas_tool_made_are_described(secured: SecuredOttla) -> None:
     admin = AdminClient({"bootstrap.servers": secured.bootstrap})
     found = admin.describe_user_scram_credentials(["alice"])["alice"].result()
     assert [(str(x.mechanism), x.iterations) for x in found.scram_credential_infos] == [
@@ -212,7 +218,9 @@ def test_users_kafkas_tool_made_are_described(secured: Secured) -> None:
     ]
 
 
-def test_users_are_set_and_removed_from_the_command_line(secured: Secured, files: Files, tmp_path: Path) -> None:
+def test_users_are_set_and_removed_from_the_command_line(
+    secured: SecuredOttla, files: SecurityFiles, tmp_path: Path
+) -> None:
     def user(*arguments: str, said: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         command = [OTTLA, "user", *arguments, "--bootstrap", more.pop("bootstrap", secured.bootstrap)]
         return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
@@ -231,7 +239,7 @@ def test_users_are_set_and_removed_from_the_command_line(secured: Secured, files
     assert "bob-secret" not in refused.stderr
 
 
-def test_a_jks_store_made_by_keytool_serves(files: Files, tmp_path: Path) -> None:
+def test_a_jks_store_made_by_keytool_serves(files: SecurityFiles, tmp_path: Path) -> None:
     store = tmp_path / "server.jks"
     make = ["keytool", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=localhost", "-storetype", "JKS"]
     make += [
@@ -249,7 +257,7 @@ def test_a_jks_store_made_by_keytool_serves(files: Files, tmp_path: Path) -> Non
     trusted = tmp_path / "trusted.pem"
     trusted.write_text(subprocess.run(show, check=True, capture_output=True, text=True).stdout)
     own = {"ssl.keystore.type": "JKS", "ssl.keystore.location": str(store), "ssl.keystore.password": "store-secret"}
-    with Secured(files, tmp_path / "data", **own, **{"ssl.key.password": "key-secret"}) as process:
+    with SecuredOttla(files, tmp_path / "data", **own, **{"ssl.key.password": "key-secret"}) as process:
         conf = librdkafka(files, process, "TLS") | {"ssl.ca.location": str(trusted)}
         assert AdminClient(conf).list_topics(timeout=30).brokers
     assert "secret" not in process.log.read_text()
@@ -284,7 +292,7 @@ def test_an_embedded_node_says_how_it_is_reached(asks: dict[str, Any]) -> None:
             AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}).list_topics(timeout=1)
 
 
-def test_plain_text_at_a_tls_listener_is_hung_up_on_at_once(secured: Secured) -> None:
+def test_plain_text_at_a_tls_listener_is_hung_up_on_at_once(secured: SecuredOttla) -> None:
     with socket.create_connection(("localhost", secured.ports["TLS"]), 5) as sock:
         sock.settimeout(20)  # who waits for more of it waits for longer
         sock.sendall(bytes.fromhex("0000000a0012000000000001ffff"))

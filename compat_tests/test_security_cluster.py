@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 from ottla.wire.primitives import uuid_to_string
-from ottla.world.tests.authority import Authority
-from ottla.world.this_machine import ThisMachine
+from ottla.world.tests.authority import CertificateAuthority
+from ottla.world.this_machine import SystemEnv
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -28,14 +28,14 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NODES = (1, 2, 3)
 
 
-class Cluster:
+class SecureCluster:
     """Addresses, certificates and settings of three nodes."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
-        self.authority = Authority(where / "ca")
+        self.authority = CertificateAuthority(where / "ca")
         self.clients, self.internal, self.controllers = ([free_port() for _ in NODES] for _ in range(3))
-        self.ids = [uuid_to_string(ThisMachine().uuid()) for _ in NODES]
+        self.ids = [uuid_to_string(SystemEnv().uuid()) for _ in NODES]
         for node in NODES:
             self.issue(node, f"/CN=first{node}")
             (where / f"{node}.properties").write_text("".join(f"{k}={v}\n" for k, v in self.settings(node).items()))
@@ -70,7 +70,7 @@ class Cluster:
             "listener.name.internal.scram-sha-512.sasl.jaas.config": f'{SCRAM} required username="broker" '
             'password="broker-secret";',
             "ssl.keystore.location": str(self.keys(node)),
-            "ssl.truststore.location": self.authority.trusted.location,
+            "ssl.truststore.location": self.authority.truststore.location,
             "min.insync.replicas": "2",
             "log.dirs": str(self.where / f"data{node}"),
         }
@@ -78,7 +78,7 @@ class Cluster:
     def format(self) -> None:
         """Make each node's directory, with two users."""
         voters = ",".join(f"{n}@localhost:{p}:{i}" for n, p, i in zip(NODES, self.controllers, self.ids, strict=True))
-        cluster_id = uuid_to_string(ThisMachine().uuid())
+        cluster_id = uuid_to_string(SystemEnv().uuid())
         for node in NODES:
             command = [OTTLA, "format", "-t", cluster_id, "-c", str(self.where / f"{node}.properties"), "-I", voters]
             for user in ("broker", "alice"):
@@ -94,13 +94,13 @@ class Cluster:
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": "alice",
             "sasl.password": "alice-secret",
-            "ssl.ca.location": self.authority.trusted.location,
+            "ssl.ca.location": self.authority.truststore.location,
             "log_level": 0,
         }
 
-    def shown_at(self, port: int) -> str:
+    def certificate_subject_at(self, port: int) -> str:
         """The name in the certificate that is shown at a port."""
-        context = ssl.create_default_context(cafile=self.authority.trusted.location)
+        context = ssl.create_default_context(cafile=self.authority.truststore.location)
         with (
             socket.create_connection(("localhost", port), 5) as sock,
             context.wrap_socket(sock, server_hostname="localhost") as tls,
@@ -109,10 +109,10 @@ class Cluster:
             return str(certificate["subject"][0][0][1])
 
 
-class Node(OttlaProcess):
+class SecureClusterNode(OttlaProcess):
     """One of them."""
 
-    def __init__(self, cluster: Cluster, node: int) -> None:
+    def __init__(self, cluster: SecureCluster, node: int) -> None:
         super().__init__(cluster.where / f"data{node}", cluster.clients[node - 1])
         self._file = cluster.where / f"{node}.properties"
 
@@ -130,12 +130,12 @@ class Node(OttlaProcess):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[SecureCluster]:
+    cluster = SecureCluster(tmp_path)
     cluster.format()
     with ExitStack() as stack:
-        nodes = [stack.enter_context(Node(cluster, node)) for node in NODES]
-        until(lambda: all(node._answers() for node in nodes))
+        nodes = [stack.enter_context(SecureClusterNode(cluster, node)) for node in NODES]
+        wait_until(lambda: all(node._answers() for node in nodes))
         yield cluster
     for node in nodes:
         log = node.log.read_text()
@@ -143,7 +143,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         assert "secret" not in log
 
 
-def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Cluster) -> None:
+def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: SecureCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     stop, acknowledged, failed = threading.Event(), [], []
@@ -164,7 +164,7 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Clu
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        until(lambda: len(acknowledged) > 200)
+        wait_until(lambda: len(acknowledged) > 200)
         for node in NODES:
             cluster.issue(node, f"/CN=second{node}")
             keys, change = str(cluster.keys(node)), AlterConfigOpType.SET
@@ -176,9 +176,9 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Clu
             admin.incremental_alter_configs([resource])[resource].result()
             for ports in (cluster.clients, cluster.internal, cluster.controllers):
                 port = ports[node - 1]
-                until(lambda port=port, name=f"second{node}": cluster.shown_at(port) == name)  # type: ignore[misc]
+                wait_until(lambda port=port, name=f"second{node}": cluster.certificate_subject_at(port) == name)  # type: ignore[misc]
         before = len(acknowledged)
-        until(lambda: len(acknowledged) > before + 200)
+        wait_until(lambda: len(acknowledged) > before + 200)
     finally:
         stop.set()
         writer.join()
@@ -186,7 +186,7 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Clu
     assert sorted(read(cluster, len(acknowledged)), key=int) == sorted(acknowledged, key=int)
 
 
-def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: Cluster) -> None:
+def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: SecureCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     producer = Producer(cluster.client)
@@ -201,10 +201,10 @@ def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: Cl
             seen.update(message.partition() for message in reader.poll(1.0) if not message.error())
             return len(seen) == 6
 
-        until(more)  # partitions of three leaders, with states at one coordinator
+        wait_until(more)  # partitions of three leaders, with states at one coordinator
 
 
-def read(cluster: Cluster, count: int) -> list[bytes]:
+def read(cluster: SecureCluster, count: int) -> list[bytes]:
     """What lies in the topic."""
     consumer = Consumer(cluster.client | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
@@ -214,6 +214,6 @@ def read(cluster: Cluster, count: int) -> list[bytes]:
         out.extend(m.value() for m in consumer.consume(500, 1.0) if not m.error())
         return len(out) >= count
 
-    until(more)
+    wait_until(more)
     consumer.close()
     return out

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.raw import RawClient, until, until_known
-from compat_tests.test_security import PLAIN, Files, Secured
+from compat_tests.raw import RawClient, wait_until, wait_until_brokers_current
+from compat_tests.test_security import PLAIN, SecuredOttla, SecurityFiles
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes i
 CONTENT = "what-the-file-holds"
 
 
-class Decoy:
+class DecoyServer:
     """An address that is named in settings: who connects is counted, and told nothing."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Decoy:
 
 
 @pytest.fixture
-def decoy() -> Iterator[Decoy]:
-    made = Decoy()
+def decoy() -> Iterator[DecoyServer]:
+    made = DecoyServer()
     yield made
     made.close()
 
@@ -105,9 +105,9 @@ def offers(port: int) -> list[str]:
         peer.close()
 
 
-def hears(files: Files, port: int, certificate: str | None) -> bool:
+def hears(files: SecurityFiles, port: int, certificate: str | None) -> bool:
     """Whether a listener with TLS answers who shows this certificate, or none."""
-    context = ssl.create_default_context(cafile=files.trusted)
+    context = ssl.create_default_context(cafile=files.truststore)
     if certificate is not None:
         context.load_cert_chain(certificate)
     try:
@@ -122,7 +122,7 @@ def hears(files: Files, port: int, certificate: str | None) -> bool:
 
 
 def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
-    files: Files, secured: Secured, decoy: Decoy, tmp_path: Path
+    files: SecurityFiles, secured: SecuredOttla, decoy: DecoyServer, tmp_path: Path
 ) -> None:
     """CVE-2023-25194, CVE-2024-31141, CVE-2025-27817, CVE-2025-27818, CVE-2025-27819.
 
@@ -140,17 +140,17 @@ def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
     assert {code for code, _ in told} == {0, 42}, "some are kept, some refused"
     # A change of the stores has the listener read all of its settings again.
     again = [ia.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
-    again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.trusted))
+    again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore))
     admin.call(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", again)])
     )
-    until_known(admin)
+    wait_until_brokers_current(admin)
     assert offers(secured.ports["LOGIN"]) == mechanisms
     assert logs_in(secured.ports["LOGIN"], "alice", "alice-secret")
     assert not logs_in(secured.ports["LOGIN"], "mallory", "mallory-secret")
-    until(lambda: hears(files, secured.ports["MUTUAL"], files.client))
+    wait_until(lambda: hears(files, secured.ports["MUTUAL"], files.client))
     assert not hears(files, secured.ports["MUTUAL"], None)
-    assert not hears(files, secured.ports["MUTUAL"], files.stranger)
+    assert not hears(files, secured.ports["MUTUAL"], files.untrusted)
     shown = [
         admin.call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, x)], True))
         for x in ("1", "")
@@ -160,17 +160,17 @@ def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
     assert "mallory-secret" not in f"{told}{shown}{log}"
     assert decoy.came == 0
     socket.create_connection(("127.0.0.1", decoy.port)).close()
-    until(lambda: decoy.came == 1)  # it would have been seen
+    wait_until(lambda: decoy.came == 1)  # it would have been seen
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("tls"))
+def files(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
+    return SecurityFiles(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
-def secured(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    process = Secured(files, tmp_path_factory.mktemp("ottla") / "data")
+def secured(files: SecurityFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
+    process = SecuredOttla(files, tmp_path_factory.mktemp("ottla") / "data")
     with process:
         yield process
     assert "Traceback" not in process.log.read_text()

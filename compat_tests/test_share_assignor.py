@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 
-from compat_tests.test_controller_rules import kafka
+from compat_tests.test_controller_rules import run_kafka_rules
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import Assignment
 from ottla.broker.groups.share.simple import ShareGroupSpec, ShareMemberSubscription, assign_simple
@@ -19,7 +19,7 @@ def topic_id(number: int) -> bytes:
     return ((number * 0x9E3779B97F4A7C15 & MASK) << 64 | number).to_bytes(16, "big")
 
 
-class Group:
+class RandomShareGroup:
     """A group that changes between rounds."""
 
     def __init__(self, seed: int) -> None:
@@ -86,13 +86,13 @@ class Group:
 def test_groups_are_shared_out_as_in_kafka() -> None:
     lines, ours = [], []
     for seed in range(GROUPS // 4):
-        group = Group(seed)
+        group = RandomShareGroup(seed)
         for _ in range(4):
             group.change()
             lines.append(group.line())
             ours.append(group.ours())
     wrong = 0
-    for line, mine, theirs in zip(lines, ours, kafka("Simple.java", lines), strict=True):
+    for line, mine, theirs in zip(lines, ours, run_kafka_rules("Simple.java", lines), strict=True):
         if theirs == "nobody left":
             wrong += 1  # Kafka's class fails there, and the heartbeat with it
         else:

@@ -9,7 +9,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareCons
 
 import ottla
 from compat_tests.raw import RawClient
-from compat_tests.test_three_nodes import all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import all_in_sync, make_topic, wait_for
 from ottla.controller.image import RESOURCE_GROUP
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import incremental_alter_configs as ic
@@ -73,6 +73,6 @@ def test_each_node_is_killed_once_under_a_share_group_and_nothing_accepted_comes
                 if node is not None:
                     cluster.restart(node)
                     for name in ("work", "__share_group_state", "__consumer_offsets"):
-                        until(partial(all_in_sync, bootstrap, name))
+                        wait_for(partial(all_in_sync, bootstrap, name))
         twice = sorted(number for number in set(accepted) if accepted.count(number) > 1)
         assert not twice

@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 
 from compat_tests.cluster import OttlaProcess, java_tool
-from compat_tests.consumer_stories import ready
-from compat_tests.stage import Stage
+from compat_tests.consumer_stories import prepare_group
+from compat_tests.stage import ScenarioSession
 from compat_tests.test_transactions import confluent
 
 WITHIN_S = 60.0
@@ -145,13 +145,13 @@ def test_the_java_console_reads_a_group_and_the_tool_describes_and_resets_it(nod
 
 def begin_small(node: OttlaProcess, topic: str, **settings: str) -> str:
     """A topic of one partition, and a group that reads it from its beginning."""
-    stage = Stage(node.port)
+    stage = ScenarioSession(node.port)
     stage.topic(topic, 1)
     group = f"share-{topic}"
-    ready(stage, group, "share.assignment.interval.ms")
+    prepare_group(stage, group, "share.assignment.interval.ms")
     own = {"share_auto_offset_reset": "earliest", **settings}
-    stage.change("its own", 32, group, *((key.replace("_", "."), 0, value) for key, value in own.items()))
-    stage.settle()
+    stage.alter_configs("its own", 32, group, *((key.replace("_", "."), 0, value) for key, value in own.items()))
+    stage.wait_until_current()
     return group
 
 

@@ -42,7 +42,7 @@ def kafka(program: Path, lines: list[str]) -> list[str]:
     return out
 
 
-class Ours:
+class SharePartitionDriver:
     """The same machine in our words."""
 
     def __init__(self, words: list[str]) -> None:
@@ -166,7 +166,7 @@ def some_log(rng: random.Random) -> list[tuple[int, int]]:
     return out
 
 
-class Story:
+class SharePartitionRandomTest:
     """Steps made up while they are taken, so that what is acknowledged was mostly acquired."""
 
     def __init__(self, seed: int) -> None:
@@ -177,7 +177,7 @@ class Story:
         """Whether writes may be decided later; then no lock runs out, which would be written as well."""
         self.got: list[tuple[str, int, int]] = []
         self.lines = [beginning(rng)]
-        self.ours = Ours(self.lines[0].split(" "))
+        self.ours = SharePartitionDriver(self.lines[0].split(" "))
         self.answers = [self.ours.step(self.lines[0])]
 
     def told(self) -> Iterator[None]:
@@ -244,7 +244,7 @@ def is_kafkas_failure(answer: str) -> bool:
 
 
 def test_stories_of_share_partitions_go_as_in_kafka(program: Path) -> None:
-    stories = [Story(seed) for seed in range(STORIES)]
+    stories = [SharePartitionRandomTest(seed) for seed in range(STORIES)]
     for story in stories:
         for _ in story.told():
             pass

@@ -34,7 +34,7 @@ PROTOCOLS = {
 }
 
 
-class Processor:
+class StreamsProcessor:
     """One process of the application; each has its state in a directory of its own, as on a machine of its own."""
 
     def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
@@ -60,8 +60,8 @@ class Processor:
 
 
 @contextmanager
-def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> Iterator[list[Processor]]:
-    made = [Processor(bootstrap, directory / f"processor-{number}", protocol) for number in range(count)]
+def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> Iterator[list[StreamsProcessor]]:
+    made = [StreamsProcessor(bootstrap, directory / f"processor-{number}", protocol) for number in range(count)]
     for one in made:
         one.start()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 
-from compat_tests.test_controller_rules import kafka
+from compat_tests.test_controller_rules import run_kafka_rules
 from ottla.broker.groups import java_order
 from ottla.broker.groups.streams.state import EMPTY_TASKS, TasksBySubtopology, TasksTuple
 from ottla.broker.groups.streams.sticky import AssignmentMemberSpec, StreamsGroupSpec, SubtopologySpec, assign_sticky
@@ -22,7 +22,7 @@ def written(tasks: TasksBySubtopology) -> str:
     return ";".join(f"{name}:{','.join(map(str, sorted(tasks[name])))}" for name in sorted(tasks))
 
 
-class Group:
+class RandomStreamsGroup:
     """An application that changes between rounds."""
 
     def __init__(self, seed: int) -> None:
@@ -66,10 +66,10 @@ def test_tasks_are_shared_out_as_in_kafka() -> None:
     """Facts 205 to 207."""
     lines, ours = [], []
     for seed in range(GROUPS // 4):
-        group = Group(seed)
+        group = RandomStreamsGroup(seed)
         for _ in range(4):
             group.change()
             lines.append(group.line())
             ours.append(group.ours())
-    for line, mine, theirs in zip(lines, ours, kafka("Sticky.java", lines), strict=True):
+    for line, mine, theirs in zip(lines, ours, run_kafka_rules("Sticky.java", lines), strict=True):
         assert mine == theirs, line

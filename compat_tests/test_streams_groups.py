@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster import OttlaProcess, free_port, java_tool
 from compat_tests.jars import classpath, jars
-from compat_tests.test_controller_rules import kafka
+from compat_tests.test_controller_rules import run_kafka_rules
 from ottla.broker.tests.streams_stage import (
     StreamsGroupShard,
     StreamsThreadClient,
@@ -55,7 +55,7 @@ def story() -> StreamsGroupShard:
 def test_records_are_the_bytes_that_kafka_writes() -> None:
     lines = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in story().log]
     names = set()
-    for line, theirs in zip(lines, kafka("Serde.java", lines), strict=True):
+    for line, theirs in zip(lines, run_kafka_rules("Serde.java", lines), strict=True):
         key, value, name = theirs.split(" ")
         assert f"{key} {value}" == line, name
         names.add(name)
@@ -69,7 +69,7 @@ def test_records_are_the_bytes_that_kafka_writes() -> None:
     }
 
 
-class Words:
+class WordCountProcess:
     """A process of the application: two threads, its state in a directory of its own."""
 
     def __init__(self, bootstrap: str, directory: Path, *more: str) -> None:
@@ -92,8 +92,8 @@ class Words:
 
 
 @contextmanager
-def words(bootstrap: str, directory: Path, count: int) -> Iterator[list[Words]]:
-    made = [Words(bootstrap, directory / f"words-{number}") for number in range(count)]
+def words(bootstrap: str, directory: Path, count: int) -> Iterator[list[WordCountProcess]]:
+    made = [WordCountProcess(bootstrap, directory / f"words-{number}") for number in range(count)]
     try:
         yield made
     finally:
@@ -131,7 +131,7 @@ def until_counted(bootstrap: str, wanted: dict[str, int]) -> dict[str, int]:
     return counts
 
 
-def until_running(process: Words) -> None:
+def until_running(process: WordCountProcess) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not process.is_running():
         assert time.monotonic() < deadline, process.log.read_text()[-3000:]

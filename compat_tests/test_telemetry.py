@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, free_port, java_tool
-from compat_tests.raw import RawClient, until, until_known
+from compat_tests.raw import RawClient, wait_until, wait_until_brokers_current
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import CompressionType, compress
 from ottla.wire.messages import api_versions as av
@@ -36,7 +36,7 @@ def story(port: int) -> list[tuple[str, Any]]:
         resource = ia.AlterConfigsResource(CLIENT_METRICS, name, configs)
         answer = peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource]))
         assert answer.responses[0].error_code == 0, answer
-        until_known(peer)
+        wait_until_brokers_current(peer)
 
     def ask(what: str, ident: bytes = ID) -> Any:
         answer = peer.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, gt.GetTelemetrySubscriptionsRequest(ident))
@@ -126,7 +126,7 @@ def test_stock_clients_push_what_the_stock_tool_asks_for(data_dir: Path) -> None
             producer.flush(10)
             return any(x.labels["client_id"] == "from-c" for rows in page(port).values() for x in rows if x.labels)
 
-        until(has_pushed)
+        wait_until(has_pushed)
         few = ("--num-records", "40", "--throughput", "10", "--record-size", "9")  # four seconds, of several intervals
         own = ("--producer-props", f"bootstrap.servers={node.bootstrap}")
         java_tool("ProducerPerformance", "--topic", "t", *few, *own)

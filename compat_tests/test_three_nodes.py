@@ -19,14 +19,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
-from compat_tests.cluster import OTTLA, Process, free_ports
-from compat_tests.replicas import check_replicas
-from ottla.tools.joining import HEARD_WITHIN_MS
+from compat_tests.cluster import OTTLA, NodeProcess, free_ports
+from compat_tests.replicas import verify_replicas
+from ottla.tools.joining import LIVENESS_TIMEOUT_MS
 
 WITHIN_S = 90.0
 
 
-def until(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     """What comes of it, once it is true."""
     deadline = time.monotonic() + within_s
     while not (found := what()):
@@ -60,7 +60,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[int]:
     return out
 
 
-class Writer:
+class NumberWriter:
     """Writes numbers without end until told to stop; knows which of them were acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -87,9 +87,9 @@ class Writer:
             self._producer.poll(0.002)
         self._producer.flush(WITHIN_S)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> NumberWriter:
         self._thread.start()
-        until(lambda: self.acknowledged)
+        wait_for(lambda: self.acknowledged)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -97,13 +97,13 @@ class Writer:
         self._thread.join()
         del self._producer  # it would look for its brokers for ever
 
-    def goes_on(self) -> bool:
+    def has_progressed(self) -> bool:
         """Whether something new is acknowledged in time."""
         before = len(self.acknowledged)
-        return bool(until(lambda: len(self.acknowledged) > before))
+        return bool(wait_for(lambda: len(self.acknowledged) > before))
 
 
-def check(bootstrap: str, topic: str, writer: Writer) -> None:
+def verify_written(bootstrap: str, topic: str, writer: NumberWriter) -> None:
     """Everything that was acknowledged is there, once, and nothing was refused."""
     assert writer.refused == []
     found = read(bootstrap, topic, len(writer.acknowledged))
@@ -114,24 +114,24 @@ def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "t")
-        with Writer(bootstrap, "t") as writer:
+        with NumberWriter(bootstrap, "t") as writer:
             for node in (1, 2, 3):
                 cluster.kill(node)
-                assert writer.goes_on()
+                assert writer.has_progressed()
                 cluster.restart(node)
-                until(lambda: all_in_sync(bootstrap, "t"))
-                assert writer.goes_on()
-        check(bootstrap, "t", writer)
-        assert check_replicas(cluster, "t") > 3, "the leader of no partition changed"
+                wait_for(lambda: all_in_sync(bootstrap, "t"))
+                assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
+        assert verify_replicas(cluster, "t") > 3, "the leader of no partition changed"
 
 
 def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -> None:
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         make_topic(cluster.bootstrap_servers, "t")
-        with Writer(cluster.bootstrap_servers, "t") as writer:
-            assert writer.goes_on()
+        with NumberWriter(cluster.bootstrap_servers, "t") as writer:
+            assert writer.has_progressed()
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
-        check(cluster.bootstrap_servers, "t", writer)
+        verify_written(cluster.bootstrap_servers, "t", writer)
         rows = json.loads(
             subprocess.run(
                 [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"],
@@ -144,7 +144,7 @@ def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -
         assert {row["broker"] for row in rows} == {"alive"}
 
 
-class FromFile(Process):
+class OttlaFromFile(NodeProcess):
     """A node started with a ``server.properties``."""
 
     def __init__(self, file: Path, data_dir: Path, port: int) -> None:
@@ -156,7 +156,7 @@ class FromFile(Process):
         return [OTTLA, "serve", "--config", str(self.file)]
 
 
-def start_together(nodes: Sequence[Process]) -> None:
+def start_together(nodes: Sequence[NodeProcess]) -> None:
     """Start nodes that wait for one another."""
     with ThreadPoolExecutor(len(nodes)) as threads:
         list(threads.map(lambda node: node.start(), nodes))
@@ -175,7 +175,7 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-def combined(folder: Path) -> list[FromFile]:
+def combined_nodes(folder: Path) -> list[OttlaFromFile]:
     """Three nodes of both roles, with fixed voters."""
     ports = free_ports(6)
     voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[3:], 1))
@@ -192,7 +192,7 @@ def combined(folder: Path) -> list[FromFile]:
     ]
 
 
-def apart(folder: Path, *, dynamic: bool) -> list[FromFile]:
+def separate_nodes(folder: Path, *, dynamic: bool) -> list[OttlaFromFile]:
     """Three controllers and three brokers; the voters are fixed by the settings, or are records."""
     ports = free_ports(6)
     named = [f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[:3], 1)]
@@ -210,17 +210,17 @@ def apart(folder: Path, *, dynamic: bool) -> list[FromFile]:
     return nodes
 
 
-def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -> FromFile:
+def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -> OttlaFromFile:
     """A node with a file as people have them for Kafka, formatted as Kafka's are."""
     file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
     file.write_text(f"{text}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
     command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file), *options]
     subprocess.run(command, check=True, capture_output=True)
-    return FromFile(file, data, port)
+    return OttlaFromFile(file, data, port)
 
 
 @contextlib.contextmanager
-def running(nodes: Sequence[Process]) -> Iterator[None]:
+def running_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
     """Nodes, started and stopped together."""
     try:
         start_together(nodes)
@@ -232,20 +232,20 @@ def running(nodes: Sequence[Process]) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])
 def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> None:
-    nodes = combined(tmp_path) if kind == "combined" else apart(tmp_path, dynamic="records" in kind)
+    nodes = combined_nodes(tmp_path) if kind == "combined" else separate_nodes(tmp_path, dynamic="records" in kind)
     brokers = nodes[-3:]
-    with running(nodes):
+    with running_nodes(nodes):
         for node in nodes:  # a controller answers a moment before it says so
-            until(lambda node=node: f"Kafka Server started: {node.bootstrap}, data in" in node.log.read_text())
+            wait_for(lambda node=node: f"Kafka Server started: {node.bootstrap}, data in" in node.log.read_text())
         bootstrap = ",".join(node.bootstrap for node in brokers)
         make_topic(bootstrap, "t")
-        with Writer(bootstrap, "t") as writer:
+        with NumberWriter(bootstrap, "t") as writer:
             for node in {nodes[0], brokers[0]}:
                 node.kill()
-                assert writer.goes_on()
+                assert writer.has_progressed()
                 node.start()
-                until(lambda: all_in_sync(bootstrap, "t"))
-        check(bootstrap, "t", writer)
+                wait_for(lambda: all_in_sync(bootstrap, "t"))
+        verify_written(bootstrap, "t", writer)
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
             process.stdout.close()
 
 
-def serve(tmp_path: Path, ports: list[int], number: int) -> subprocess.Popen[str]:
+def start_node(tmp_path: Path, ports: list[int], number: int) -> subprocess.Popen[str]:
     """One node; all but the first join that one."""
     command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{ports[number - 1]}"]
     command += ["--node-id", str(number)]
@@ -282,15 +282,15 @@ def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> N
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
         for number in (1, 2, 3):
-            processes.append(serve(tmp_path, ports, number))
+            processes.append(start_node(tmp_path, ports, number))
             assert not (waits or number == 1) or has_started(processes[-1])
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
         client = AdminClient({"bootstrap.servers": bootstrap})
-        until(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
+        wait_for(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
         make_topic(bootstrap, "t")
-        with Writer(bootstrap, "t") as writer:
-            assert writer.goes_on()
-        check(bootstrap, "t", writer)
+        with NumberWriter(bootstrap, "t") as writer:
+            assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
 
 
 def voters(port: int) -> dict[int, int]:
@@ -305,21 +305,21 @@ def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Pa
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
         for number in (1, 2, 3):
-            processes.append(serve(tmp_path, ports, number))
+            processes.append(start_node(tmp_path, ports, number))
             assert has_started(processes[-1])
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
-        until(lambda: len(voters(ports[0])) == 3)
+        wait_for(lambda: len(voters(ports[0])) == 3)
         make_topic(bootstrap, "t")
-        with Writer(bootstrap, "t") as writer:
-            assert writer.goes_on()
+        with NumberWriter(bootstrap, "t") as writer:
+            assert writer.has_progressed()
             processes[2].kill()
             processes[2].communicate()
             shutil.rmtree(tmp_path / "3")
-            assert writer.goes_on()
-            time.sleep(HEARD_WITHIN_MS / 1000 + 1)  # a node of that id may be alive before
-            processes[2] = serve(tmp_path, ports, 3)
+            assert writer.has_progressed()
+            time.sleep(LIVENESS_TIMEOUT_MS / 1000 + 1)  # a node of that id may be alive before
+            processes[2] = start_node(tmp_path, ports, 3)
             assert has_started(processes[2])
-            until(lambda: all_in_sync(bootstrap, "t"))
-            assert writer.goes_on()
-        check(bootstrap, "t", writer)
-        until(lambda: len(found := voters(ports[0])) == 3 and max(found.values()) < 10)
+            wait_for(lambda: all_in_sync(bootstrap, "t"))
+            assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
+        wait_for(lambda: len(found := voters(ports[0])) == 3 and max(found.values()) < 10)

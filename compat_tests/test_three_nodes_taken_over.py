@@ -13,12 +13,21 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compat_tests.jars import classpath, jars
 from compat_tests.test_mixed import CLUSTER_ID
-from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, combined, make_topic, read, running, until
+from compat_tests.test_three_nodes import (
+    WITHIN_S,
+    OttlaFromFile,
+    all_in_sync,
+    combined_nodes,
+    make_topic,
+    read,
+    running_nodes,
+    wait_for,
+)
 
 GROUP = "kept"
 
 
-class KafkaFromFile(FromFile):
+class KafkaFromFile(OttlaFromFile):
     """Apache Kafka, started with the same file."""
 
     def command(self) -> list[str]:
@@ -36,7 +45,7 @@ class KafkaFromFile(FromFile):
             return 0
 
 
-def as_kafka(nodes: list[FromFile]) -> list[FromFile]:
+def as_kafka(nodes: list[OttlaFromFile]) -> list[OttlaFromFile]:
     """Kafka's nodes with the same files, in directories that its own tool has formatted."""
     jars("kafka")
     for node in nodes:
@@ -68,7 +77,7 @@ def commit(bootstrap: str, topic: str, offset: int) -> None:
             return True
         return False
 
-    until(is_committed)
+    wait_for(is_committed)
     consumer.close()
 
 
@@ -81,7 +90,7 @@ def committed(bootstrap: str, topic: str) -> int:
             return list(consumer.committed([TopicPartition(topic, 0)], WITHIN_S))
         return None
 
-    (place,) = until(found)
+    (place,) = wait_for(found)
     consumer.close()
     return int(place.offset)
 
@@ -111,19 +120,19 @@ def set_both(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.xdist_group("three-kafkas")
 def test_every_record_position_and_setting_is_there_on_the_way_and_on_the_way_back(tmp_path: Path) -> None:
-    ours = combined(tmp_path)
+    ours = combined_nodes(tmp_path)
     theirs = as_kafka(ours)
     bootstrap = ",".join(node.bootstrap for node in ours)
-    with running(theirs):
+    with running_nodes(theirs):
         make_topic(bootstrap, "t")
         write(bootstrap, "t", range(1000))
         commit(bootstrap, "t", 11)
         set_both(bootstrap, "t")
     for nodes, known in ((ours, 1000), (theirs, 1500), (ours, 2000)):
-        with running(nodes):
-            until(lambda: all_in_sync(bootstrap, "t"))
+        with running_nodes(nodes):
+            wait_for(lambda: all_in_sync(bootstrap, "t"))
             assert sorted(read(bootstrap, "t", known)) == list(range(known))
             assert committed(bootstrap, "t") == known // 500 + 9
-            until(lambda: settings_are_there(bootstrap, "t"))
+            wait_for(lambda: settings_are_there(bootstrap, "t"))
             write(bootstrap, "t", range(known, known + 500))
             commit(bootstrap, "t", known // 500 + 10)

@@ -20,9 +20,9 @@ from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from compat_tests.jars import jars
-from compat_tests.listeners import Listening, ListeningKafka, listening
-from compat_tests.logging_in import by_java
-from compat_tests.raw import until
+from compat_tests.listeners import KafkaWithListeners, OttlaWithListeners, listener_settings
+from compat_tests.logging_in import log_in_by_java
+from compat_tests.raw import wait_until
 from ottla.broker.tests.token_maker import EC, OTHER, RSA, build_jwks, build_unsigned_token, sign_token
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
@@ -68,7 +68,7 @@ def cells() -> dict[str, str]:
 def settings(where: Path, ports: Mapping[str, int]) -> dict[str, str]:
     """A broker's: the same for both kinds of node."""
     return {
-        **listening(ports, PROTOCOLS),
+        **listener_settings(ports, PROTOCOLS),
         "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{PREFIX}sasl.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
         f"{PREFIX}sasl.server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
@@ -79,14 +79,14 @@ def settings(where: Path, ports: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-class Taking(Listening):
+class OauthbearerOttla(OttlaWithListeners):
     """``ottla serve`` with a listener that takes tokens."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(settings, where))
 
 
-class TakingKafka(ListeningKafka):
+class OauthbearerKafka(KafkaWithListeners):
     """Apache Kafka with the same."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
@@ -106,8 +106,8 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def taking(where: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taking]:
-    process = Taking(where, tmp_path_factory.mktemp("ottla") / "data")
+def taking(where: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OauthbearerOttla]:
+    process = OauthbearerOttla(where, tmp_path_factory.mktemp("ottla") / "data")
     with process:
         yield process
     log = process.log.read_text()
@@ -132,20 +132,22 @@ def told_java(port: int, where: Path) -> dict[str, str]:
             "sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
             "sasl.oauthbearer.token.endpoint.url": urls[-1],
         }
-    return by_java(all_settings, where, ALLOWED + ",".join(urls))
+    return log_in_by_java(all_settings, where, ALLOWED + ",".join(urls))
 
 
 @pytest.mark.xdist_group(__name__)
-def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(where: Path, taking: Taking, tmp_path: Path) -> None:
+def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(
+    where: Path, taking: OauthbearerOttla, tmp_path: Path
+) -> None:
     jars("kafka")
     ours = told_java(taking.ports["TOKENS"], tmp_path / "ours")
-    with TakingKafka(where, tmp_path / "kafka") as kafka:
+    with OauthbearerKafka(where, tmp_path / "kafka") as kafka:
         theirs = told_java(kafka.ports["TOKENS"], tmp_path / "theirs")
     assert ours == theirs
     assert sum(x == "in" for x in ours.values()) >= 3, ours
 
 
-def librdkafka(taking: Taking, made: str, lasts_s: float = 3600) -> dict[str, Any]:
+def librdkafka(taking: OauthbearerOttla, made: str, lasts_s: float = 3600) -> dict[str, Any]:
     return {
         "bootstrap.servers": f"localhost:{taking.ports['TOKENS']}",
         "security.protocol": "SASL_PLAINTEXT",
@@ -155,7 +157,7 @@ def librdkafka(taking: Taking, made: str, lasts_s: float = 3600) -> dict[str, An
     }
 
 
-def test_confluent_kafka_logs_in_and_produces(taking: Taking, topic: str) -> None:
+def test_confluent_kafka_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
     producer, told = Producer(librdkafka(taking, token())), []
     for number in range(100):
         producer.produce(topic, str(number).encode(), on_delivery=lambda error, message: told.append(error))
@@ -163,13 +165,13 @@ def test_confluent_kafka_logs_in_and_produces(taking: Taking, topic: str) -> Non
     assert told == [None] * 100
 
 
-def test_confluent_kafka_is_told_that_its_token_is_bad(taking: Taking) -> None:
+def test_confluent_kafka_is_told_that_its_token_is_bad(taking: OauthbearerOttla) -> None:
     told: list[str] = []
     producer = Producer(librdkafka(taking, token(OTHER)) | {"error_cb": lambda error: told.append(error.name())})
-    until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
+    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
 
 
-def test_confluent_kafka_goes_on_with_a_new_token_when_the_old_one_ends(taking: Taking, topic: str) -> None:
+def test_confluent_kafka_goes_on_with_a_new_token_when_the_old_one_ends(taking: OauthbearerOttla, topic: str) -> None:
     """Re-authentication (KIP-368): tokens of five seconds, and records for twelve."""
     made: list[float] = []
 
@@ -188,7 +190,7 @@ def test_confluent_kafka_goes_on_with_a_new_token_when_the_old_one_ends(taking: 
     assert len(made) >= 2
 
 
-class Provider(AbstractTokenProvider):  # type: ignore[misc]
+class StaticTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """As kafka-python wants one."""
 
     def __init__(self, made: str) -> None:
@@ -198,21 +200,21 @@ class Provider(AbstractTokenProvider):  # type: ignore[misc]
         return self._made
 
 
-def test_kafka_python_logs_in_and_produces(taking: Taking, topic: str) -> None:
+def test_kafka_python_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
     conf = {
         "bootstrap_servers": f"localhost:{taking.ports['TOKENS']}",
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
     }
-    producer = KafkaProducer(**conf, sasl_oauth_token_provider=Provider(token()))
+    producer = KafkaProducer(**conf, sasl_oauth_token_provider=StaticTokenProvider(token()))
     assert producer.send(topic, b"x").get(20).offset == 0
     producer.close()
     bad = partial(KafkaProducer, **conf, bootstrap_timeout_ms=3000)
     with pytest.raises(KafkaError):
-        bad(sasl_oauth_token_provider=Provider(token(OTHER)))
+        bad(sasl_oauth_token_provider=StaticTokenProvider(token(OTHER)))
 
 
-def test_keys_that_are_replaced_hold_at_once(where: Path, taking: Taking) -> None:
+def test_keys_that_are_replaced_hold_at_once(where: Path, taking: OauthbearerOttla) -> None:
     late = token(OTHER, kid="late")
     with pytest.raises(Exception, match="Local"):
         AdminClient(librdkafka(taking, late)).list_topics(timeout=2)

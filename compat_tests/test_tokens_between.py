@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster import OTTLA
-from compat_tests.raw import until
-from compat_tests.test_security_cluster import NODES, Cluster, Node
-from ottla.peers.bearer import HANDLER, HANDLERS, URL
+from compat_tests.raw import wait_until
+from compat_tests.test_security_cluster import NODES, SecureCluster, SecureClusterNode
+from ottla.peers.bearer import CALLBACK_HANDLER_KEY, CALLBACK_HANDLERS, TOKEN_ENDPOINT_KEY
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
@@ -38,7 +38,7 @@ def token(name: str) -> str:
     return ".".join(urlsafe_b64encode(json.dumps(x).encode()).decode().rstrip("=") for x in parts) + "."
 
 
-class TokenCluster(Cluster):
+class OauthbearerCluster(SecureCluster):
     """Brokers and controllers take tokens from one another; clients have a password."""
 
     def settings(self, node: int) -> dict[str, str]:
@@ -49,12 +49,12 @@ class TokenCluster(Cluster):
             out[prefix + "sasl.enabled.mechanisms"] = "OAUTHBEARER"
             out[prefix + "oauthbearer.sasl.jaas.config"] = MODULE
             out[prefix + "oauthbearer.sasl.server.callback.handler.class"] = TAKES
-            out[prefix + "oauthbearer." + HANDLER] = HANDLERS[0]
+            out[prefix + "oauthbearer." + CALLBACK_HANDLER_KEY] = CALLBACK_HANDLERS[0]
         own = {
             "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
             "sasl.mechanism.controller.protocol": "OAUTHBEARER",
         }
-        return {**out, **own, URL: f"file://{self.where}/token"}
+        return {**out, **own, TOKEN_ENDPOINT_KEY: f"file://{self.where}/token"}
 
     def refresh(self) -> None:
         """Put a fresh token where the nodes find it, all at once."""
@@ -63,8 +63,8 @@ class TokenCluster(Cluster):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[TokenCluster]:
-    cluster = TokenCluster(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[OauthbearerCluster]:
+    cluster = OauthbearerCluster(tmp_path)
     cluster.format()
     cluster.refresh()
     stop = threading.Event()
@@ -77,8 +77,8 @@ def cluster(tmp_path: Path) -> Iterator[TokenCluster]:
     keeper.start()
     try:
         with ExitStack() as stack:
-            nodes = [stack.enter_context(Node(cluster, node)) for node in NODES]
-            until(lambda: all(node._answers() for node in nodes))
+            nodes = [stack.enter_context(SecureClusterNode(cluster, node)) for node in NODES]
+            wait_until(lambda: all(node._answers() for node in nodes))
             yield cluster
     finally:
         stop.set()
@@ -89,7 +89,7 @@ def cluster(tmp_path: Path) -> Iterator[TokenCluster]:
         assert "eyJhbGciOiAibm9uZSJ9" not in log  # how each token begins
 
 
-def test_nodes_go_on_while_their_tokens_end(cluster: TokenCluster) -> None:
+def test_nodes_go_on_while_their_tokens_end(cluster: OauthbearerCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     producer, acknowledged, failed = Producer(cluster.client | {"acks": "all"}), [0], list[Any]()
@@ -109,11 +109,13 @@ def test_nodes_go_on_while_their_tokens_end(cluster: TokenCluster) -> None:
     assert failed == []
     assert acknowledged == [count]
     topic = admin.list_topics("t", timeout=20).topics["t"]
-    until(lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=20).topics["t"].partitions.values()))
+    wait_until(
+        lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=20).topics["t"].partitions.values())
+    )
     assert len(topic.partitions) == 6
 
 
-class Endpoint(BaseHTTPRequestHandler):
+class TokenEndpointHandler(BaseHTTPRequestHandler):
     """Gives tokens to who knows the secret."""
 
     def do_POST(self) -> None:
@@ -129,16 +131,16 @@ class Endpoint(BaseHTTPRequestHandler):
         """Nothing is told."""
 
 
-def test_a_command_asks_for_a_token_and_shows_it(cluster: TokenCluster, tmp_path: Path) -> None:
-    server = HTTPServer(("127.0.0.1", 0), Endpoint)
+def test_a_command_asks_for_a_token_and_shows_it(cluster: OauthbearerCluster, tmp_path: Path) -> None:
+    server = HTTPServer(("127.0.0.1", 0), TokenEndpointHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     said = {}
     for secret in ("my-secret", "wrong-secret"):
         config = tmp_path / "client.properties"
         config.write_text(
-            f"security.protocol=SASL_SSL\nssl.truststore.location={cluster.authority.trusted.location}\n"
-            f"sasl.mechanism=OAUTHBEARER\nsasl.jaas.config={MODULE}\n{HANDLER}={HANDLERS[0]}\n"
-            f"{URL}=http://127.0.0.1:{server.server_port}/token\n"
+            f"security.protocol=SASL_SSL\nssl.truststore.location={cluster.authority.truststore.location}\n"
+            f"sasl.mechanism=OAUTHBEARER\nsasl.jaas.config={MODULE}\n{CALLBACK_HANDLER_KEY}={CALLBACK_HANDLERS[0]}\n"
+            f"{TOKEN_ENDPOINT_KEY}=http://127.0.0.1:{server.server_port}/token\n"
             f"{CREDENTIALS}id=me\n{CREDENTIALS}secret={secret}\n"
         )
         command = [OTTLA, "topic", "list", "--bootstrap", f"localhost:{cluster.internal[0]}"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from compat_tests.golden_tools import recorded
-from compat_tests.tools_script import played
+from compat_tests.golden_tools import load_recording
+from compat_tests.tools_script import run_script
 
 
 def test_kafkas_tools_print_what_they_print_beside_three_kafkas(tmp_path: Path) -> None:
-    ours, theirs = played(tmp_path, kafka=False), recorded().split("\n")
+    ours, theirs = run_script(tmp_path, kafka=False), load_recording().split("\n")
     assert sum(line.startswith("$ ") for line in theirs) >= 180
     found = list(difflib.unified_diff(theirs, ours, "Kafka", "ours", n=4, lineterm=""))
     assert not found, "\n".join(found)

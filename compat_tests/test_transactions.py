@@ -18,7 +18,15 @@ from kafka import KafkaProducer
 import ottla
 from compat_tests.cluster import OTTLA, OttlaProcess, free_ports
 from compat_tests.jars import classpath
-from compat_tests.test_three_nodes import all_in_sync, has_started, make_topic, serve, stopped_together, until, voters
+from compat_tests.test_three_nodes import (
+    all_in_sync,
+    has_started,
+    make_topic,
+    start_node,
+    stopped_together,
+    voters,
+    wait_for,
+)
 
 WAIT_S = 60.0
 
@@ -67,7 +75,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[
     return sorted(out)
 
 
-def see(bootstrap: str, topic: str, wanted: list[str]) -> None:
+def wait_until_committed(bootstrap: str, topic: str, wanted: list[str]) -> None:
     """Readers of committed records see this, once markers are written: an end is answered before they are."""
     deadline = time.monotonic() + WAIT_S
     while (found := read(bootstrap, topic)) != wanted and time.monotonic() < deadline:
@@ -111,10 +119,10 @@ def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> N
     commit_a_abort_b(producer, topic)
     producer.begin_transaction()
     write(producer, topic, "c")
-    see(node.bootstrap, topic, ["a0", "a1"])  # c is still open
+    wait_until_committed(node.bootstrap, topic, ["a0", "a1"])  # c is still open
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1", "c0", "c1"]
     producer.commit_transaction(WAIT_S)
-    see(node.bootstrap, topic, ["a0", "a1", "c0", "c1"])
+    wait_until_committed(node.bootstrap, topic, ["a0", "a1", "c0", "c1"])
 
 
 def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, topic: str) -> None:
@@ -129,7 +137,7 @@ def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, top
     second.begin_transaction()
     write(second, topic, "b")
     second.commit_transaction(WAIT_S)
-    see(node.bootstrap, topic, ["b0", "b1"])
+    wait_until_committed(node.bootstrap, topic, ["b0", "b1"])
 
 
 def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
@@ -142,7 +150,7 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
             producer.send(topic, f"{value}{partition}".encode(), partition=partition).get(WAIT_S)
         ends()
     producer.close()
-    see(node.bootstrap, topic, ["a0", "a1"])
+    wait_until_committed(node.bootstrap, topic, ["a0", "a1"])
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1"]
 
 
@@ -183,7 +191,7 @@ def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topi
         node.start()
         write(producer, topic, "b")
         producer.commit_transaction(WAIT_S)
-        see(node.bootstrap, topic, ["a0", "a1", "b0", "b1"])
+        wait_until_committed(node.bootstrap, topic, ["a0", "a1", "b0", "b1"])
 
 
 def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str) -> None:
@@ -197,7 +205,7 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
         other.begin_transaction()
         write(other, topic, "b")
         other.commit_transaction(WAIT_S)
-        until(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
+        wait_for(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
 
 
 def committed(bootstrap: str, group: str, topic: str) -> list[int]:
@@ -210,7 +218,7 @@ def committed(bootstrap: str, group: str, topic: str) -> list[int]:
             return list(reader.committed(places, WAIT_S))
         return None
 
-    offsets = [x.offset for x in until(found)]
+    offsets = [x.offset for x in wait_for(found)]
     reader.close()
     return offsets
 
@@ -229,7 +237,7 @@ def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, gro
     reader.subscribe([topic])
     copier = confluent(node.bootstrap, target)
     got: list[Any] = []
-    until(lambda: got.extend(m for m in reader.consume(2, 0.5) if m.error() is None) or len(got) == 2)
+    wait_for(lambda: got.extend(m for m in reader.consume(2, 0.5) if m.error() is None) or len(got) == 2)
     positions = [TopicPartition(m.topic(), m.partition(), m.offset() + 1) for m in got]
     for ends, stored in ((copier.abort_transaction, [-1001, -1001]), (copier.commit_transaction, [1, 1])):
         copier.begin_transaction()
@@ -238,15 +246,15 @@ def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, gro
         copier.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), WAIT_S)
         assert committed(node.bootstrap, group, topic) == [-1001, -1001]
         ends(WAIT_S)
-        until(lambda stored=stored: committed(node.bootstrap, group, topic) == stored)
+        wait_for(lambda stored=stored: committed(node.bootstrap, group, topic) == stored)
     reader.close()
-    see(node.bootstrap, target, ["a0", "a1"])
+    wait_until_committed(node.bootstrap, target, ["a0", "a1"])
 
 
 # ---------------------------------------------------------------------- three nodes
 
 
-class Ledger:
+class TransactionalWriter:
     """Writes each number in a transaction of its own, and again where that was aborted."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -290,16 +298,16 @@ def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "t", 2)
-        ledger = Ledger(bootstrap, "t")
+        ledger = TransactionalWriter(bootstrap, "t")
         ledger.write(0)
-        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        wait_for(lambda: all_in_sync(bootstrap, "__transaction_state"))
         for number in (1, 2, 3):
             ledger.write(10 * number, partial(cluster.kill, number))
             ledger.write(10 * number + 1)
             cluster.restart(number)
             for name in ("t", "__transaction_state"):
-                until(partial(all_in_sync, bootstrap, name))
-        see(bootstrap, "t", sorted(ledger.committed))
+                wait_for(partial(all_in_sync, bootstrap, name))
+        wait_until_committed(bootstrap, "t", sorted(ledger.committed))
 
 
 def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path) -> None:
@@ -307,7 +315,7 @@ def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path)
     ports = free_ports(3)
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
-        processes.append(serve(tmp_path, ports, 1))
+        processes.append(start_node(tmp_path, ports, 1))
         assert has_started(processes[0])
         alone = f"127.0.0.1:{ports[0]}"
         make(alone, "one")
@@ -317,12 +325,12 @@ def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path)
         write(producer, "one", "a")
         producer.send_offsets_to_transaction([TopicPartition("one", 0, 1)], group, WAIT_S)
         producer.commit_transaction(WAIT_S)
-        until(lambda: committed(alone, "grows", "one") == [1, -1001])
-        processes += [serve(tmp_path, ports, number) for number in (2, 3)]
+        wait_for(lambda: committed(alone, "grows", "one") == [1, -1001])
+        processes += [start_node(tmp_path, ports, number) for number in (2, 3)]
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
         for topic in ("__transaction_state", "__consumer_offsets"):
-            until(lambda topic=topic: all_in_sync(bootstrap, topic))
-        until(lambda: list(voters(ports[0]).values()) == [0, 0, 0])
+            wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
+        wait_for(lambda: list(voters(ports[0]).values()) == [0, 0, 0])
         make_topic(bootstrap, "t", 2)
         producer = confluent(bootstrap, "grows")
         producer.begin_transaction()
@@ -331,7 +339,7 @@ def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path)
         processes[0].wait()
         producer.commit_transaction(2 * WAIT_S)
         rest = bootstrap.partition(",")[2]
-        see(rest, "t", ["b0", "b1"])
+        wait_until_committed(rest, "t", ["b0", "b1"])
         assert committed(rest, "grows", "t") == [-1001, -1001]
         asked = Consumer({"bootstrap.servers": rest, "group.id": "grows"})
         assert asked.committed([TopicPartition("one", 0)], WAIT_S)[0].offset == 1

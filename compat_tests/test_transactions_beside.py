@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.comparing import compare_stories
-from compat_tests.scenarios import Told
-from compat_tests.stage import Stage
-from compat_tests.txn_stories import STORIES
+from compat_tests.comparing import compare_scenarios
+from compat_tests.scenarios import ScenarioAnswers
+from compat_tests.stage import ScenarioSession
+from compat_tests.txn_stories import SCENARIOS
 
 
-def told(port: int) -> Told:
+def told(port: int) -> ScenarioAnswers:
     out = {}
-    for name, story in STORIES.items():
-        stage = Stage(port)
+    for name, story in SCENARIOS.items():
+        stage = ScenarioSession(port)
         story(stage)
-        out[name] = stage.told
-        for peer in stage.peers.values():
+        out[name] = stage.answers
+        for peer in stage.clients.values():
             peer.close()
     return out
 
@@ -31,4 +31,4 @@ def test_every_answer_is_kafkas(tmp_path: Path) -> None:
     with KafkaProcess(tmp_path / "kafka") as kafka:
         theirs = told(kafka.port)
     assert sum(len(steps) for steps in theirs.values()) > 350
-    assert not compare_stories(ours, theirs)
+    assert not compare_scenarios(ours, theirs)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
-from compat_tests.test_three_nodes import until
+from compat_tests.test_three_nodes import wait_for
 from compat_tests.test_transactions import WAIT_S, command, commit_a_abort_b, confluent, is_stable, make, read, write
 
 
@@ -31,7 +31,7 @@ def test_our_command_prints_what_is_committed_or_all_there_is(node: OttlaProcess
     make(node.bootstrap, topic)
     producer = confluent(node.bootstrap, topic)
     commit_a_abort_b(producer, topic)
-    until(lambda: is_stable(node.bootstrap, topic))
+    wait_for(lambda: is_stable(node.bootstrap, topic))
     producer.begin_transaction()
     write(producer, topic, "c")
 
@@ -48,7 +48,7 @@ def test_trace_shows_a_transaction(node: OttlaProcess, topic: str, tmp_path: Pat
     seen = tmp_path / "seen"
     with seen.open("w") as out:
         proxy = subprocess.Popen([OTTLA, "trace", "--listen", "0", "--to", node.bootstrap], stdout=out)
-    until(lambda: "\n" in seen.read_text())
+    wait_for(lambda: "\n" in seen.read_text())
     producer = confluent(seen.read_text().split()[2], topic)
     producer.begin_transaction()
     write(producer, topic, "a")

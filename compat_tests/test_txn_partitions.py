@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, java_tool
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.log.producer_table import ENTRY, ENTRY_BYTES
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -76,15 +76,15 @@ def by_chance(seed: int) -> Iterator[Step]:
 STEPS = [*BY_HAND, *by_chance(1), *by_chance(2)]
 
 
-class Partition:
+class ComparedPartition:
     """One broker's."""
 
     def __init__(self, port: int, began_ms: int) -> None:
         self.client = RawClient(port)
         self._began_ms = began_ms
         request = c.CreateTopicsRequest([c.CreatableTopic(TOPIC, 1, 1)], 10_000)
-        until(lambda: self.client.call(ApiKey.CREATE_TOPICS, 5, request).topics[0].error_code in (0, 36))
-        until(lambda: not self.told(("data", 99, 0, 0, 1, False))[0])
+        wait_until(lambda: self.client.call(ApiKey.CREATE_TOPICS, 5, request).topics[0].error_code in (0, 36))
+        wait_until(lambda: not self.told(("data", 99, 0, 0, 1, False))[0])
 
     def told(self, step: Step) -> tuple[int, int]:
         """What a step is answered: an error, and the offset where it is told."""
@@ -146,7 +146,7 @@ def test_a_partition_under_transactions_is_what_it_is_in_kafka(tmp_path: Path) -
     began_ms = int(time.time() * 1000)
     ours, theirs = OttlaProcess(tmp_path / "ours", **off), KafkaProcess(tmp_path / "theirs", **off)
     with ours, theirs:
-        both = Partition(ours.port, began_ms), Partition(theirs.port, began_ms)
+        both = ComparedPartition(ours.port, began_ms), ComparedPartition(theirs.port, began_ms)
         for number, step in enumerate(STEPS):
             mine, kafkas = (x.told(step) for x in both)
             assert mine == kafkas, f"step {number}: {step}"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_ports
-from compat_tests.holding import Door
-from compat_tests.raw import RawClient, until
-from compat_tests.test_transactions import is_stable, make, see
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, free_ports
+from compat_tests.holding import ClosableProxy
+from compat_tests.raw import RawClient, wait_until
+from compat_tests.test_transactions import is_stable, make, wait_until_committed
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey as K
@@ -62,7 +62,7 @@ LEFT_AT = {
 COMES_TO = {name: state.replace("Prepare", "Complete") for name, state in LEFT_AT.items()}
 
 
-class Txn:
+class ScriptedTransaction:
     """A producer with a transactional id, and a group of the same name whose positions it commits."""
 
     def __init__(self, port: int, name: str, version: int) -> None:
@@ -90,7 +90,7 @@ class Txn:
             found[:] = [self._peer.call(key, version, body)]
             return code_of(found[0]) not in LATER
 
-        until(is_told)
+        wait_until(is_told)
         return found[0]
 
     def init(self) -> None:
@@ -166,7 +166,7 @@ class Txn:
         return str(told.transaction_states[0].transaction_state)
 
 
-class Held(OttlaProcess):
+class OttlaWithBlockedMarkers(OttlaProcess):
     """Ottla; `shut`: no marker is sent any more."""
 
     def command(self) -> list[str]:
@@ -179,12 +179,12 @@ class Held(OttlaProcess):
         self._mark.touch()
 
 
-class HeldKafka(KafkaProcess):
+class KafkaWithBlockedMarkers(KafkaProcess):
     """Apache Kafka; `shut`: it does not reach itself any more."""
 
     def __init__(self, data_dir: Path) -> None:
         port, inside, controller = free_ports(3)
-        self._door = Door(inside)
+        self._door = ClosableProxy(inside)
         client, brokers = f"CLIENT://127.0.0.1:{port}", "INSIDE://127.0.0.1"
         super().__init__(
             data_dir,
@@ -197,17 +197,17 @@ class HeldKafka(KafkaProcess):
         )
 
     def shut(self) -> None:
-        self._door.shut()
+        self._door.close()
 
 
-def left(node: Any) -> dict[str, Txn]:
+def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
     """Transactions in every state, of both versions, of a node that is killed then."""
-    out: dict[str, Txn] = {}
+    out: dict[str, ScriptedTransaction] = {}
     with node:
         make(node.bootstrap, TOPIC)
         for version in (1, 2):
             for name in LEFT_AT:
-                one = out[f"{name}-{version}"] = Txn(node.port, name, version)
+                one = out[f"{name}-{version}"] = ScriptedTransaction(node.port, name, version)
                 one.init()
                 if name != "empty":
                     one.write()
@@ -215,8 +215,8 @@ def left(node: Any) -> dict[str, Txn]:
                     assert one.position()[0] == E.UNSTABLE_OFFSET_COMMIT
                 if name in ("committed", "aborted"):
                     assert one.end(commits=COMMITS[name]) == 0
-        until(lambda: not any(one.state().startswith("Prepare") for one in out.values()))
-        node.shut()
+        wait_until(lambda: not any(one.state().startswith("Prepare") for one in out.values()))
+        node.close()
         for name, one in out.items():
             if "ing-" in name or "half" in name:
                 assert one.end(commits=COMMITS[name[:-2]]) == 0
@@ -232,18 +232,18 @@ def both(states: dict[str, str]) -> dict[str, str]:
     return {f"{name}-{version}": state for version in (1, 2) for name, state in states.items()}
 
 
-def take_up(node: Process, txns: dict[str, Txn]) -> None:
+def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -> None:
     """All of it comes to its end."""
     for one in txns.values():
         one.move(node.port)
-    until(lambda: {name: one.state() for name, one in txns.items()} == both(COMES_TO))
+    wait_until(lambda: {name: one.state() for name, one in txns.items()} == both(COMES_TO))
     for name, one in txns.items():
         what = name[:-2]
         if what in COMMITS:
             assert one.end(commits=COMMITS[what]) == 0, f"{name}: asked again"
             assert one.end(commits=not COMMITS[what]) == E.INVALID_TXN_STATE
         elif what == "left":
-            heir = Txn(node.port, what, one.version)
+            heir = ScriptedTransaction(node.port, what, one.version)
             heir.init()
             assert heir.who[0] == one.who[0]
             assert one.end(commits=True) in (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)
@@ -251,24 +251,28 @@ def take_up(node: Process, txns: dict[str, Txn]) -> None:
             one.write()
             assert one.end(commits=True) == 0
     seen = [name for name in txns if COMMITS.get(name[:-2], name[:-2] != "left")]
-    until(lambda: is_stable(node.bootstrap, TOPIC))
-    see(node.bootstrap, TOPIC, sorted(value for name in seen for value in txns[name].values()))
+    wait_until(lambda: is_stable(node.bootstrap, TOPIC))
+    wait_until_committed(node.bootstrap, TOPIC, sorted(value for name in seen for value in txns[name].values()))
     for name, one in txns.items():
         assert one.position() == (0, 7 if name in seen and "empty" not in name else -1), name
 
 
 @pytest.mark.xdist_group(__name__)
-@pytest.mark.parametrize("kind", [Held, HeldKafka], ids=["ottla", "kafka"])
+@pytest.mark.parametrize("kind", [OttlaWithBlockedMarkers, KafkaWithBlockedMarkers], ids=["ottla", "kafka"])
 def test_each_transaction_ends_as_the_log_says_whoever_opens_the_directory_after_a_kill(
-    data_dir: Path, kind: type[Held] | type[HeldKafka]
+    data_dir: Path, kind: type[OttlaWithBlockedMarkers] | type[KafkaWithBlockedMarkers]
 ) -> None:
     dead = kind(data_dir)
-    txns = left(dead)
+    txns = start_transactions(dead)
     # A real Kafka takes a partition without a leader for one that was deleted, and writes no marker there. While it
     # starts its own have none: so who was there before does not refuse it, but says nothing, until all are led again.
     with socket.create_server(("127.0.0.1", dead.port)):
-        other = KafkaProcess(data_dir, request_timeout_ms="10000") if kind is Held else OttlaProcess(data_dir)
+        other = (
+            KafkaProcess(data_dir, request_timeout_ms="10000")
+            if kind is OttlaWithBlockedMarkers
+            else OttlaProcess(data_dir)
+        )
         with other as node:
-            take_up(node, txns)
+            verify_completion(node, txns)
     for one in txns.values():
         one.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ottla
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, wait_until
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -23,7 +23,7 @@ from ottla.wire.messages import list_transactions as lt
 from ottla.wire.messages import share_group_describe as sd
 
 
-class Copied(OttlaProcess):
+class CopiedOttla(OttlaProcess):
     """A node whose code is in ``where``."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
@@ -58,8 +58,8 @@ def has_kept_all(pid: int) -> bool:
 def test_node_whose_package_was_replaced_serves_apis_it_had_not_loaded_and_stops(tmp_path: Path) -> None:
     package = tmp_path / "code" / "ottla"
     shutil.copytree(Path(ottla.__file__).parent, package, ignore=shutil.ignore_patterns("tests", "__pycache__"))
-    with Copied(package.parent, tmp_path / "data") as node:
-        until(lambda: has_kept_all(node.pid))
+    with CopiedOttla(package.parent, tmp_path / "data") as node:
+        wait_until(lambda: has_kept_all(node.pid))
         for path in package.rglob("*.py"):
             path.write_text("raise SystemError('another version')\n")
         shutil.rmtree(package / "broker")
@@ -70,8 +70,8 @@ def test_node_whose_package_was_replaced_serves_apis_it_had_not_loaded_and_stops
         assert peer.produce("t", 0, record).error_code == 0
         asked = ip.InitProducerIdRequest("transactional", 60_000)
         wanted = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])
-        until(lambda: peer.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code == 0)
-        until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, asked).error_code == 0)
+        wait_until(lambda: peer.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code == 0)
+        wait_until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, asked).error_code == 0)
         assert len(peer.call(ApiKey.LIST_TRANSACTIONS, 1, lt.ListTransactionsRequest()).transaction_states) == 1
         assert peer.call(ApiKey.LIST_GROUPS, 5, lg.ListGroupsRequest()).error_code == 0
         assert peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["g"])).groups

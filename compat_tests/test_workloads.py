@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.workloads.campaign import Stage, campaign, done_seeds
-from compat_tests.workloads.comparison import confirmed, differences
-from compat_tests.workloads.drawing import draw
-from compat_tests.workloads.drivers import Missing, commands
-from compat_tests.workloads.planted import PLANTS, is_found
+from compat_tests.workloads.campaign import WorkloadCampaign, done_seeds, run_campaign
+from compat_tests.workloads.comparison import find_differences, split_confirmed
+from compat_tests.workloads.drawing import generate_workload
+from compat_tests.workloads.drivers import ToolchainMissing, driver_commands
+from compat_tests.workloads.planted import WORKLOAD_FAULTS, is_detected
 
 SEEDS = os.environ.get("OTTLA_WORKLOADS", "")
 RESUME = os.environ.get("OTTLA_WORKLOADS_RESUME")
@@ -36,12 +36,12 @@ def _chosen() -> list[int]:
 @pytest.mark.xdist_group(__name__)
 def test_drawn_workloads_read_the_same_as_on_kafka() -> None:
     try:
-        commands()
-    except Missing as missing:
+        driver_commands()
+    except ToolchainMissing as missing:
         pytest.skip(str(missing))
     found: dict[int, list[str]] = {}
-    with Stage() as stage:
-        for result in campaign(stage, _chosen(), Path(RESUME) if RESUME else None):
+    with WorkloadCampaign() as stage:
+        for result in run_campaign(stage, _chosen(), Path(RESUME) if RESUME else None):
             print(f"seed {result.seed}: {len(result.differences)} differences, {result.took_s:.0f} s", flush=True)
             if result.differences:
                 found[result.seed] = result.differences
@@ -53,23 +53,23 @@ def test_drawn_workloads_read_the_same_as_on_kafka() -> None:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.skipif(not PLANTED, reason="part of a campaign: OTTLA_WORKLOADS_PLANTED=1")
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", WORKLOAD_FAULTS)
 def test_drawn_workloads_find_a_planted_fault(plant: str) -> None:
-    with Stage(plant=plant) as stage:
-        for result in campaign(stage, range(1, PLANTED_SEEDS + 1), None):
+    with WorkloadCampaign(plant=plant) as stage:
+        for result in run_campaign(stage, range(1, PLANTED_SEEDS + 1), None):
             print(f"{plant}: seed {result.seed}: {result.differences[:1]}", flush=True)
-            if is_found(plant, result.differences):
+            if is_detected(plant, result.differences):
                 return
     pytest.fail(f"not found in {PLANTED_SEEDS} seeds: {plant}")
 
 
 def test_draw_of_the_same_seed_returns_the_same_workload() -> None:
-    assert draw(7) == draw(7)
-    assert draw(7) != draw(8)
+    assert generate_workload(7) == generate_workload(7)
+    assert generate_workload(7) != generate_workload(8)
 
 
 def test_seeds_of_a_campaign_cover_sizes_partitions_and_steps() -> None:
-    workloads = [draw(seed) for seed in range(1, 201)]
+    workloads = [generate_workload(seed) for seed in range(1, 201)]
     steps = [step for workload in workloads for step in workload["steps"]]
     names = {step["do"] for step in steps}
     clients = {step["client"] for step in steps if step["do"] == "consume"}
@@ -98,7 +98,7 @@ ONE, OTHER, LOGGED = "step 1 (consume, client=java): stop", "step 2 (fetch): hel
 def test_confirmed_keeps_differences_of_one_run_apart(
     first: list[str], second: list[str], twice: list[str], once: list[str]
 ) -> None:
-    assert confirmed(first, second) == (twice, once)
+    assert split_confirmed(first, second) == (twice, once)
 
 
 CONSUMED = {"rows": {"0/0": [[0, 5, 0, 3, 77, 9], [1, 6, 0, 3, 78, 9]]}, "errors": {}, "stop": "end", "requests": {}}
@@ -124,7 +124,7 @@ def test_differences_leaves_out_what_may_differ_without_a_fault(
     kind: str, step: dict[str, object], changed: dict[str, object], found: str
 ) -> None:
     workload = {"topics": [{"kind": kind}], "steps": [step]}
-    lines = differences(workload, [{**CONSUMED, **changed}], [dict(CONSUMED)])
+    lines = find_differences(workload, [{**CONSUMED, **changed}], [dict(CONSUMED)])
     assert (found in lines[0]) if found else not lines
 
 
@@ -135,7 +135,7 @@ def test_differences_compares_last_stable_offsets_from_the_log_start_on(ottla: i
         {"answer": {"0: -2, isolation 0": [0, -1, 8132, 4], "0: -1, isolation 1": [0, -1, stable, 4]}}
         for stable in (ottla, 8130)
     ]
-    lines = differences(workload, outcomes[:1], outcomes[1:])
+    lines = find_differences(workload, outcomes[:1], outcomes[1:])
     assert (found in lines[0]) if found else not lines
 
 
@@ -146,4 +146,4 @@ def test_differences_after_delete_records_compares_errors_of_lookups_by_time(is_
         [{"answer": []}] * is_deleted + [{"answer": {"0: -3, isolation 0": row}}]
         for row in ([0, 5, 7, 4], [0, 6, 8, 4])
     ]
-    assert len(differences({"topics": [{"kind": "plain"}], "steps": steps}, *outcomes)) == (not is_deleted)
+    assert len(find_differences({"topics": [{"kind": "plain"}], "steps": steps}, *outcomes)) == (not is_deleted)

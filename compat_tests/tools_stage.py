@@ -11,17 +11,17 @@ from typing import Any
 
 from compat_tests.cluster import free_ports
 from compat_tests.jars import classpath, jars
-from compat_tests.raw import RawClient, until_known
+from compat_tests.raw import RawClient, wait_until_brokers_current
 from compat_tests.test_mixed import CLUSTER_ID
-from compat_tests.test_three_nodes import SAMPLE, FromFile, formatted, until
+from compat_tests.test_three_nodes import SAMPLE, OttlaFromFile, formatted, wait_for
 from compat_tests.test_three_nodes_taken_over import KafkaFromFile
 
-PATIENT = "controller.quorum.fetch.timeout.ms=20000\nbroker.session.timeout.ms=60000\n"
+SLOW_TIMEOUTS = "controller.quorum.fetch.timeout.ms=20000\nbroker.session.timeout.ms=60000\n"
 """Nobody is elected anew, or fenced, because three of them are slow on one machine."""
 DIRECTORIES = ["JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA"]
 
 
-class Three:
+class ToolsCluster:
     """Three nodes of both roles, with voters that are records, so that they can be added and removed."""
 
     def __init__(self, folder: Path, *, kafka: bool) -> None:
@@ -38,7 +38,7 @@ class Three:
                 broker,
                 f"process.roles=broker,controller\ncontroller.quorum.bootstrap.servers={bootstrap}\n"
                 f"listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n"
-                f"advertised.listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n{PATIENT}",
+                f"advertised.listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n{SLOW_TIMEOUTS}",
                 "--initial-controllers",
                 ",".join(voters),
             )
@@ -53,7 +53,7 @@ class Three:
         return out
 
 
-def _kafkas(folder: Path, node_id: int, port: int, text: str, *options: str) -> FromFile:
+def _kafkas(folder: Path, node_id: int, port: int, text: str, *options: str) -> OttlaFromFile:
     """A node of Kafka's, formatted by its own tool."""
     jars("kafka")
     file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
@@ -63,12 +63,12 @@ def _kafkas(folder: Path, node_id: int, port: int, text: str, *options: str) -> 
     return KafkaFromFile(file, data, port)
 
 
-class Tools:
+class KafkaTools:
     """Kafka's tools in one machine, beside three nodes; keeps what each call printed."""
 
-    def __init__(self, three: Three, folder: Path) -> None:
+    def __init__(self, three: ToolsCluster, folder: Path) -> None:
         jars("kafka")
-        self.three, self.said = three, list[str]()
+        self.cluster, self.transcript = three, list[str]()
         self._folder, self._names = folder, three.names()
         self._peers = [RawClient(port) for port in three.brokers]
         self._process = subprocess.Popen(
@@ -89,16 +89,16 @@ class Tools:
     @property
     def brokers(self) -> tuple[str, str]:
         """Where brokers that live are asked."""
-        living = self.three.brokers[: len(self._peers)]
+        living = self.cluster.brokers[: len(self._peers)]
         return "--bootstrap-server", ",".join(f"127.0.0.1:{port}" for port in living)
 
     @property
     def controllers(self) -> tuple[str, str]:
         """Where controllers that live are asked."""
-        living = self.three.controllers[: len(self._peers)]
+        living = self.cluster.controllers[: len(self._peers)]
         return "--bootstrap-controller", ",".join(f"127.0.0.1:{port}" for port in living)
 
-    def file(self, name: str, content: Any) -> str:
+    def write_json(self, name: str, content: Any) -> str:
         """A file of JSON; gives its path."""
         where = self._folder / name
         where.write_text(json.dumps(content))
@@ -117,33 +117,37 @@ class Tools:
             lines.append(line.rstrip("\n"))
         return lines
 
-    def say(self, tool: str, *words: str, until_it: Callable[[str], Any] | None = None) -> None:
+    def record(self, tool: str, *words: str, until_it: Callable[[str], Any] | None = None) -> None:
         """A call whose output is kept; where it may have to be waited for, that of the call that says so."""
         lines = self.run(tool, *words)
         if until_it is not None and not until_it("\n".join(lines)):
-            lines = until(lambda: self._once(until_it, tool, *words))
-        self.said += [f"$ {self._plain(' '.join((tool, *words)))}", *map(self._plain, _without_chance(lines)), ""]
+            lines = wait_for(lambda: self._once(until_it, tool, *words))
+        self.transcript += [
+            f"$ {self._replace_names(' '.join((tool, *words)))}",
+            *map(self._replace_names, _without_chance(lines)),
+            "",
+        ]
 
     def _once(self, it: Callable[[str], Any], tool: str, *words: str) -> list[str] | None:
         lines = self.run(tool, *words)
         return lines if it("\n".join(lines)) else None
 
-    def settle(self) -> None:
+    def wait_until_current(self) -> None:
         """Wait until every broker knows of every change."""
-        until_known(*self._peers)
+        wait_until_brokers_current(*self._peers)
 
-    def lose_the_third(self) -> None:
+    def stop_third_node(self) -> None:
         """The third node is stopped as it should be, and its broker fenced."""
         self._peers.pop().close()
-        self.three.nodes[2].stop()
-        until(lambda: any(" fenced " in x for x in self.run("ClusterTool", "list-endpoints", *self.fenced)))
+        self.cluster.nodes[2].stop()
+        wait_for(lambda: any(" fenced " in x for x in self.run("ClusterTool", "list-endpoints", *self.fenced)))
 
     @property
     def fenced(self) -> tuple[str, ...]:
         """The option that shows them, and where."""
         return (*self.brokers, "--include-fenced-brokers")
 
-    def _plain(self, line: str) -> str:
+    def _replace_names(self, line: str) -> str:
         for found, name in self._names.items():
             line = line.replace(found, name)
         return line.replace(str(self._folder), "<folder>")

@@ -20,7 +20,7 @@ RATE = 100
 _FLUSH_S = 60.0
 
 
-class Ack(NamedTuple):
+class Acknowledgement(NamedTuple):
     """A record that was acknowledged, where it lies, and when its producer heard of it (``time.monotonic``).
 
     librdkafka does not know the offset (None) of what it takes for acknowledged because a later batch was.
@@ -32,7 +32,7 @@ class Ack(NamedTuple):
     at_s: float
 
 
-class Producing:
+class StockProducer:
     """A producer at work, idempotent and with acks=all; number n goes to partition n modulo `PARTITIONS`."""
 
     name = ""
@@ -42,10 +42,10 @@ class Producing:
         self.bootstrap = bootstrap
         self.topic = topic
         self._timeout_ms = request_timeout_ms
-        self.acks: list[Ack] = []
+        self.acks: list[Acknowledgement] = []
         self.refused: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
         """Begin to write."""
@@ -56,15 +56,15 @@ class Producing:
         self._stop.set()
         self._thread.join()
 
-    def worst_gap(self, partition: int, since_s: float, until_s: float) -> float:
+    def max_gap_s(self, partition: int, since_s: float, until_s: float) -> float:
         """The longest time without an acknowledgement from a partition."""
         times = [ack.at_s for ack in self.acks if ack.partition == partition and since_s <= ack.at_s <= until_s]
         return max(b - a for a, b in itertools.pairwise([since_s, *times, until_s]))
 
-    def _told(self, number: int, partition: int, offset: int | None) -> None:
-        self.acks.append(Ack(number, partition, offset, time.monotonic()))
+    def _on_acknowledged(self, number: int, partition: int, offset: int | None) -> None:
+        self.acks.append(Acknowledgement(number, partition, offset, time.monotonic()))
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         """Write until told to stop."""
         producer = self._producer()
         for number in itertools.count():
@@ -87,7 +87,7 @@ class Producing:
         producer.flush(_FLUSH_S)
 
 
-class ByConfluent(Producing):
+class ConfluentProducer(StockProducer):
     """confluent-kafka, that is librdkafka."""
 
     name = "confluent-kafka"
@@ -101,7 +101,7 @@ class ByConfluent(Producing):
     def _send(self, producer: Producer, number: int, partition: int) -> None:
         def told(error: Any, message: Any) -> None:
             if error is None:
-                self._told(number, message.partition(), message.offset())
+                self._on_acknowledged(number, message.partition(), message.offset())
             else:
                 self.refused.append(str(error))
 
@@ -113,7 +113,7 @@ class ByConfluent(Producing):
             producer.poll(left)
 
 
-class ByKafkaPython(Producing):
+class KafkaPythonProducer(StockProducer):
     """kafka-python."""
 
     name = "kafka-python"
@@ -126,7 +126,7 @@ class ByKafkaPython(Producing):
 
     def _send(self, producer: KafkaProducer, number: int, partition: int) -> None:
         sent = producer.send(self.topic, str(number).encode(), partition=partition)
-        sent.add_callback(lambda told: self._told(number, told.partition, told.offset))
+        sent.add_callback(lambda told: self._on_acknowledged(number, told.partition, told.offset))
         sent.add_errback(lambda error: self.refused.append(repr(error)))
 
     def _flush(self, producer: KafkaProducer) -> None:
@@ -134,12 +134,12 @@ class ByKafkaPython(Producing):
         producer.close()
 
 
-class ByJava(Producing):
+class JavaProducer(StockProducer):
     """Apache Kafka's own client, in a process of its own."""
 
     name = "Java"
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         jars("kafka")
         program = str(Path(__file__).parent / "java" / "Produce.java")
         options = [self.bootstrap, self.topic, str(PARTITIONS), str(RATE), str(self._timeout_ms)]
@@ -162,7 +162,7 @@ class ByJava(Producing):
                 case ["refused", *why]:
                     self.refused.append(" ".join(why))
                 case [number, partition, offset, at_ns]:
-                    self.acks.append(Ack(int(number), int(partition), int(offset), int(at_ns) / 1e9))
+                    self.acks.append(Acknowledgement(int(number), int(partition), int(offset), int(at_ns) / 1e9))
 
 
-KINDS = (ByConfluent, ByKafkaPython, ByJava)
+PRODUCER_CLASSES = (ConfluentProducer, KafkaPythonProducer, JavaProducer)

@@ -46,7 +46,7 @@ from ottla.controller.turns import RequestProcessor
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
@@ -218,7 +218,7 @@ class QuorumController:
                 raise
             self._deactivate()
         except OSError as error:
-            if is_passing(error) and error is not raft.failure:
+            if is_transient(error) and error is not raft.failure:
                 await self._wait_for_resources(error)
                 return
             self._stop(error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.controller.raft.node import DEFAULT_TIMEOUTS, QuorumTimeouts
 
 if TYPE_CHECKING:
-    from ottla.peers.access import Access
+    from ottla.peers.access import ConnectionSecurity
 
 
 def _no_access() -> None:
@@ -40,5 +40,5 @@ class QuorumConfig(NamedTuple):
     timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
-    access: Callable[[], Access | None] = _no_access
+    access: Callable[[], ConnectionSecurity | None] = _no_access
     """What the controllers' listener wants of who speaks to them; asked when the first of them is spoken to."""

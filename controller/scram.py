@@ -25,7 +25,7 @@ from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
-MECHANISMS = {number: name for name, number in scram.TYPES.items()}
+MECHANISMS = {number: name for name, number in scram.MECHANISM_TYPES.items()}
 MAX_FIELD_BYTES = 1024
 """Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
 _ALTERED_TWICE = "A user credential cannot be altered twice in the same request"
@@ -66,7 +66,7 @@ def credential_record(
     name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
 ) -> m.UserScramCredentialRecord:
     """What is kept of a salted password."""
-    keys = scram.keys_of(MECHANISMS[mechanism], salted, salt, iterations)
+    keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
     return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
@@ -143,9 +143,9 @@ def parse_scram_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRec
         BadScramOption: it cannot be.
     """
     mechanism, separator, rest = text.strip().partition("=")
-    if not separator or mechanism not in scram.TYPES:
+    if not separator or mechanism not in scram.MECHANISM_TYPES:
         raise InvalidScramOption(
-            f"--add-scram: write one of {', '.join(scram.TYPES)}, then =[name=NAME,password=PASSWORD]"
+            f"--add-scram: write one of {', '.join(scram.MECHANISM_TYPES)}, then =[name=NAME,password=PASSWORD]"
         )
     if not rest.startswith("[") or not rest.endswith("]"):
         raise InvalidScramOption(
@@ -180,4 +180,4 @@ def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) 
         salted = scram.salted_password(mechanism, password, salt, iterations)
     elif "salt" not in parts:
         raise InvalidScramOption(f"--add-scram {mechanism}: saltedpassword needs its salt")
-    return credential_record(name, scram.TYPES[mechanism], salted, salt, iterations)
+    return credential_record(name, scram.MECHANISM_TYPES[mechanism], salted, salt, iterations)

@@ -20,8 +20,8 @@ from ottla.controller.raft.shell import RaftDriver
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.snapshots import SnapshotContents, SnapshotId, encode_snapshot_steps
-from ottla.world.disk import is_passing
-from ottla.world.env import Env, Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.controller")
 
@@ -58,7 +58,7 @@ class SnapshotGenerator:
             raw = await run_yielding(
                 encode_snapshot_steps(around, image_records_yielding(image), name.epoch, self._env.now_ms(), level)
             )
-            await self._env.in_thread(partial(self._store.write_snapshot, name, raw), Lane.FILES)
+            await self._env.in_thread(partial(self._store.write_snapshot, name, raw), ThreadPool.FILES)
         except OSError as error:
             try:
                 self._skip_snapshot(error)
@@ -77,6 +77,6 @@ class SnapshotGenerator:
 
     @staticmethod
     def _skip_snapshot(error: OSError) -> None:
-        if not is_passing(error):
+        if not is_transient(error):
             raise error
         logger.warning("no metadata snapshot was written: %s", error)

@@ -14,7 +14,7 @@ from ottla.log.names import (
     parse_segment_file,
     parse_suffixed_dir,
 )
-from ottla.world.disk import Disk, is_passing
+from ottla.world.disk import Disk, is_transient
 
 
 def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
@@ -76,9 +76,9 @@ def delete_partition_dir(disk: Disk, path: str) -> None:
 def log_directory_error(path: str, error: OSError) -> OSError:
     """Return the error of a directory that cannot be created or locked as a sentence.
 
-    An error that says nothing of the directory (`is_passing`) is returned as it is.
+    An error that says nothing of the directory (`is_transient`) is returned as it is.
     """
-    if is_passing(error):
+    if is_transient(error):
         return error
     if isinstance(error, FileExistsError):
         return OSError(f"{path} is not a readable log directory (a file or a broken symbolic link lies there)")

@@ -30,9 +30,9 @@ from ottla.log.directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.wire.primitives import uuid_to_string
 from ottla.world.disk import PRIVATE_DIR
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 from ottla.world.real_disk import open_private
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import SystemEnv
 
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
@@ -54,7 +54,7 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
         OSError: no node of this machine could listen there: the address is another's.
     """
     found: list[int] = []
-    first = int(ThisMachine().random() * len(among))
+    first = int(SystemEnv().random() * len(among))
     for port in (*among[first:], *among[:first]):
         if len(found) == count:
             break
@@ -89,7 +89,7 @@ class ClusterNode:
     @property
     def bootstrap_servers(self) -> str:
         """``127.0.0.1:PORT`` of this node."""
-        return host_port(self.host, self.port)
+        return format_address(self.host, self.port)
 
     @property
     def pid(self) -> int | None:
@@ -215,7 +215,7 @@ class Cluster:
 
     def _format(self) -> None:
         """Give each node's controller the port it had before, or a free one, and make directories that are new."""
-        machine = ThisMachine()
+        machine = SystemEnv()
         os.makedirs(self._data_dir, PRIVATE_DIR, exist_ok=True)
         directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
         identities = [directory.read_meta_properties() for directory in directories]
@@ -240,7 +240,7 @@ class Cluster:
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:
         """What the node is started with; what the user has set wins."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
-        controllers = ",".join(host_port(x.host, x.controller_port) for x in self.nodes)
+        controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
         return {
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -256,7 +256,7 @@ class Cluster:
             "controller.listener.names": CONTROLLER,
             "controller.quorum.bootstrap.servers": controllers,
             "listeners": ",".join(
-                f"{name}://{host_port(node.host, port)}"
+                f"{name}://{format_address(node.host, port)}"
                 for name, port in (("PLAINTEXT", node.port), (CONTROLLER, node.controller_port))
             ),
         }

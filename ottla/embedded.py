@@ -26,12 +26,12 @@ from ottla.broker.config import NodeConfig, settings_from_environment
 from ottla.broker.node import Node
 from ottla.broker.start_checks import check_startup_values
 from ottla.log.java_properties import dumps_settings
-from ottla.world.hosts import host_port
-from ottla.world.kept_modules import keep_modules
+from ottla.world.hosts import format_address
+from ottla.world.kept_modules import cache_modules
 from ottla.world.real_env import RealEnv
 
 if TYPE_CHECKING:
-    from ottla.tools.secure import Secured
+    from ottla.tools.secure import SecuritySetup
 
 START_WITHIN_S = 30.0
 
@@ -78,7 +78,7 @@ class Broker:
         self._data_dir = data_dir
         self._temporary: str | None = None
         self._asks = (tls, sasl or "")
-        self._secured: Secured | None = None
+        self._secured: SecuritySetup | None = None
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -89,7 +89,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """``127.0.0.1:PORT``, for any client."""
-        return host_port(self.host, self.port)
+        return format_address(self.host, self.port)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
         """A client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
@@ -99,7 +99,7 @@ class Broker:
         """
         from ottla.tools import secure  # an open node needs nothing of it but this
 
-        made = self._secured or secure.Secured("PLAINTEXT", "", "", "")
+        made = self._secured or secure.SecuritySetup("PLAINTEXT", "", "", "")
         return secure.client_config(made, kind, self.bootstrap_servers)
 
     def start(self) -> Broker:
@@ -132,8 +132,8 @@ class Broker:
 
         tls, mechanism = self._asks
         try:
-            self._secured = secure.secured(directory, (self.host,), tls=tls, mechanism=mechanism)
-        except (secure.CannotSecure, OSError) as error:
+            self._secured = secure.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
+        except (secure.SecuritySetupFailed, OSError) as error:
             raise BrokerFailed(str(error)) from None
 
     def _config(self, directory: str) -> NodeConfig:
@@ -141,9 +141,9 @@ class Broker:
             return NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
         from ottla.tools import secure
 
-        own = secure.settings_of(self._secured, directory, self.host, self._wanted_port)
+        own = secure.broker_settings(self._secured, directory, self.host, self._wanted_port)
         config = NodeConfig({**own, **self.settings}, directory, host=self.host, port=self._wanted_port)
-        config.credentials = secure.credentials_of(self._secured)
+        config.credentials = secure.scram_credential_records(self._secured)
         return config
 
     def _run(self, directory: str) -> None:
@@ -152,7 +152,7 @@ class Broker:
         def ready(node: Node) -> None:
             self.port = node.port
             self._ready.set()
-            trio.lowlevel.spawn_system_task(keep_modules)
+            trio.lowlevel.spawn_system_task(cache_modules)
 
         async def main() -> None:
             self._token = trio.lowlevel.current_trio_token()
@@ -168,7 +168,7 @@ class Broker:
 
     def _start_child(self, directory: str) -> None:
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", directory]
-        command += ["--listen", host_port(self.host, self._wanted_port)]
+        command += ["--listen", format_address(self.host, self._wanted_port)]
         command += ["--secure"] if self._secured is not None else []
         settings_file = self._write_settings()
         try:

@@ -9,12 +9,12 @@ import sys
 import time
 
 from sim.cluster import simulate_cluster
-from sim.groups.kills import simulate_kills
+from sim.groups.kills import simulate_coordinator_kills
 from sim.quorum import simulate_quorum
-from sim.scenario import Result, simulate
+from sim.scenario import SimulationResult, simulate_node
 
 
-def line(result: Result) -> str:
+def result_text(result: SimulationResult) -> str:
     """``seed N digest HEX faults ... virtual_s ... ok|VIOLATION name``."""
     faults = ",".join(f"{name}={count}" for name, count in sorted(result.faults.items()))
     names = sorted({name for name, _ in result.violations})
@@ -22,7 +22,7 @@ def line(result: Result) -> str:
     return f"seed {result.seed} digest {result.digest} faults {faults} virtual_s {result.virtual_s:.1f} {verdict}"
 
 
-def options_of() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
@@ -53,7 +53,7 @@ def options_of() -> argparse.Namespace:
 
 def main() -> int:
     """Run what was asked for."""
-    options = options_of()
+    options = parse_arguments()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.disable(logging.CRITICAL)
@@ -64,7 +64,7 @@ def main() -> int:
         if options.quorum:
             result = simulate_quorum(seed, options.nodes, options.seconds, listen)
         elif options.kills:
-            result = simulate_kills(seed, options.kills, listen)
+            result = simulate_coordinator_kills(seed, options.kills, listen)
         elif options.cluster:
             result = simulate_cluster(
                 seed,
@@ -78,12 +78,12 @@ def main() -> int:
                 groups=options.groups,
             )
         else:
-            result = simulate(seed, synced=options.synced, groups=options.groups, listen=listen)
+            result = simulate_node(seed, synced=options.synced, groups=options.groups, listen=listen)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")
         bad += bool(result.violations)
-        text = line(result)
+        text = result_text(result)
         if not options.quiet and seed == options.seed + options.seeds - 1:
             real = time.perf_counter() - began
             print(

@@ -22,38 +22,38 @@ from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce
 from ottla.wire.messages import unregister_broker as ub
-from sim.clients import ALONE, Again, Service, SimClient, Unsure
+from sim.clients import SINGLE_NODE, ClusterService, RetriableError, SimClient, UnknownOutcome
 
 if TYPE_CHECKING:
     from ottla.wire.records import Record
-    from sim.world import World
+    from sim.world import Simulation
 
 NAMES = ("a0", "a1", "a2")
-MOST_PARTITIONS = 6
+MAX_PARTITIONS = 6
 SETTING = "max.message.bytes"
 RESOURCE_TOPIC = 2
 FIRST_VALUE = 900_000_000
 
 
 @dataclass(slots=True)
-class Made:
+class ExpectedTopic:
     """A topic that must be there."""
 
     topic_id: bytes
     partitions: int
-    setting: int | None = None
+    config_value: int | None = None
     acked: dict[int, dict[int, int]] = field(default_factory=dict)
     """Partition -> value -> offset of records that must be there."""
     start: dict[int, int] = field(default_factory=dict)
     """Partition -> where it was cut: below, records may be there or not."""
 
 
-class SimAdmin(SimClient):
+class SimAdminClient(SimClient):
     """The one who administers."""
 
-    def __init__(self, world: World, name: str = "admin", service: Service = ALONE) -> None:
+    def __init__(self, world: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
         super().__init__(world, name, service)
-        self.topics: dict[str, Made] = {}
+        self.topics: dict[str, ExpectedTopic] = {}
         self._next = FIRST_VALUE
         self._sent: dict[str, set[int]] = {}
         self._gone: dict[bytes, None] = {}
@@ -61,38 +61,38 @@ class SimAdmin(SimClient):
         self._late: dict[str, set[tuple[str, int, int]]] = {name: set() for name in NAMES}
         """Name -> what may still happen, or has: verb, partition, number."""
         self._trying = ("", 0, 0)
-        self._asked = 0
+        self._attempts = 0
         """How often the thing under way was asked for; the first answer must fit what is known."""
 
     async def run(self) -> None:
         """Until the world says that it is enough."""
-        rng = self.world.rng
-        while not self.world.draining:
+        rng = self.simulation.rng
+        while not self.simulation.draining:
             name = rng.choice(NAMES)
             if name not in self.topics:
-                await self._surely(self._create, name)
+                await self._retry_until_certain(self._create, name)
             else:
                 verbs = (self._fill, self._fill, self._fill, self._set, self._grow, self._cut, self._delete)
-                await self._surely(rng.choice(verbs), name)
+                await self._retry_until_certain(rng.choice(verbs), name)
             if rng.random() < 0.03 and self.service.replicas == 1:
-                await self.until_done(self._unregister)
+                await self.retry_until_done(self._unregister)
             await self.sleep(rng.random() * 0.8)
-        self.drop()
+        self.close_connections()
 
-    async def _surely(self, verb: object, name: str) -> None:
-        self._asked = 0
+    async def _retry_until_certain(self, verb: object, name: str) -> None:
+        self._attempts = 0
         assert callable(verb)
-        count = 1 + int(self.world.rng.random() * 3)
+        count = 1 + int(self.simulation.rng.random() * 3)
 
         async def once() -> None:
-            self._asked += 1
+            self._attempts += 1
             try:
                 await verb(name, count)
-            except Unsure:
+            except UnknownOutcome:
                 self._late[name].add(self._trying)
                 raise
 
-        await self.until_done(once)
+        await self.retry_until_done(once)
 
     def _check(self, code: int, name: str, repeated: ErrorCode, wrong: str) -> None:
         """0 is good; so is ``repeated`` to who has asked before; at the first asking it is a violation.
@@ -102,13 +102,13 @@ class SimAdmin(SimClient):
         if code == 0:
             return
         if code != repeated:
-            raise Again(ErrorCode(code).name)
+            raise RetriableError(ErrorCode(code).name)
         if (
-            self._asked == 1
+            self._attempts == 1
             and self.service.replicas == 1
             and all(verb != self._trying[0] for verb, _, _ in self._late[name])
         ):
-            self.world.ledger.violation(wrong, f"{name}: {ErrorCode(code).name}")
+            self.simulation.ledger.report_violation(wrong, f"{name}: {ErrorCode(code).name}")
 
     # ------------------------------------------------------------------ what it does
 
@@ -119,8 +119,8 @@ class SimAdmin(SimClient):
         self._check(answer.topics[0].error_code, name, ErrorCode.TOPIC_ALREADY_EXISTS, "undead")
         found = await self._look(name)
         if found is None or found.topic_id in self._gone:
-            raise Again("not seen yet")
-        self.topics[name] = Made(found.topic_id, len(found.partitions))
+            raise RetriableError("not seen yet")
+        self.topics[name] = ExpectedTopic(found.topic_id, len(found.partitions))
         self._sent[name] = set()
 
     async def _look(self, name: str) -> md.MetadataResponseTopic | None:
@@ -131,7 +131,7 @@ class SimAdmin(SimClient):
     async def _fill(self, name: str, count: int) -> None:
         self._trying = ("fill", 0, 0)
         made = self.topics[name]
-        partition = int(self.world.rng.random() * made.partitions)
+        partition = int(self.simulation.rng.random() * made.partitions)
         values = list(range(self._next, self._next + count))
         self._next += count
         self._sent[name].update(values)
@@ -140,12 +140,12 @@ class SimAdmin(SimClient):
         data = produce.TopicProduceData(
             topic_id=made.topic_id, partition_data=[produce.PartitionProduceData(partition, raw)]
         )
-        cuts = self.world.ledger.power_cuts
+        cuts = self.simulation.ledger.power_cuts
         answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 13, await self.leader(name, partition))
         row = answer.responses[0].partition_responses[0]
         if row.error_code:
-            raise Again(ErrorCode(row.error_code).name)
-        for index, value in enumerate(values if cuts == self.world.ledger.power_cuts else ()):
+            raise RetriableError(ErrorCode(row.error_code).name)
+        for index, value in enumerate(values if cuts == self.simulation.ledger.power_cuts else ()):
             made.acked.setdefault(partition, {})[value] = row.base_offset + index
 
     async def _set(self, name: str, count: int) -> None:
@@ -157,11 +157,11 @@ class SimAdmin(SimClient):
             ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_TOPIC, name, [config])]), 1
         )
         self._check(answer.responses[0].error_code, name, ErrorCode.NONE, "unmade")
-        self.topics[name].setting = value
+        self.topics[name].config_value = value
 
     async def _grow(self, name: str, count: int) -> None:
         made = self.topics[name]
-        if made.partitions + count > MOST_PARTITIONS:
+        if made.partitions + count > MAX_PARTITIONS:
             return
         self._trying = ("grow", 0, made.partitions + count)
         request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, made.partitions + count, None)], 5000)
@@ -174,7 +174,7 @@ class SimAdmin(SimClient):
         made = self.topics[name]
         for partition, acked in made.acked.items():
             if acked:
-                offset = self.world.rng.choice(list(acked.values()))
+                offset = self.simulation.rng.choice(list(acked.values()))
                 self._trying = ("cut", partition, offset)
                 for value in [v for v, o in acked.items() if o < offset]:
                     del acked[value]
@@ -203,9 +203,9 @@ class SimAdmin(SimClient):
         for made in self.topics.values():
             made.acked.clear()
 
-    async def check(self) -> None:
+    async def verify(self) -> None:
         """Compare what is there with what must be."""
-        violation = self.world.ledger.violation
+        violation = self.simulation.ledger.report_violation
         for name in NAMES:
             found, made, late = await self._look(name), self.topics.get(name), self._late[name]
             if made is None:
@@ -218,22 +218,22 @@ class SimAdmin(SimClient):
             count = len(found.partitions)
             if found.topic_id != made.topic_id or (count != made.partitions and ("grow", 0, count) not in late):
                 violation("unmade", f"{name}: {count} partitions, {made}")
-            if made.setting is None:
+            if made.config_value is None:
                 continue
             resource = dc.DescribeConfigsResource(RESOURCE_TOPIC, name, [SETTING])
             answer = await self.call(dc.DescribeConfigsRequest([resource]), 4)
             value = int(answer.results[0].configs[0].value)
-            if value != made.setting and ("set", 0, value) not in late:
-                violation("unmade", f"{name}: {SETTING} {value}, not {made.setting}")
+            if value != made.config_value and ("set", 0, value) not in late:
+                violation("unmade", f"{name}: {SETTING} {value}, not {made.config_value}")
 
-    def check_records(self, name: str, partition: int, records: list[Record]) -> None:
+    def verify_records(self, name: str, partition: int, records: list[Record]) -> None:
         """Compare a partition with what was acknowledged; what was sent twice may be there twice."""
-        ledger, made = self.world.ledger, self.topics[name]
+        ledger, made = self.simulation.ledger, self.topics[name]
         cut = max((n for verb, at, n in self._late[name] if (verb, at) == ("cut", partition)), default=0)
         found = {record.offset: struct.unpack(">q", record.value or bytes(8))[0] for record in records}
         for value in found.values():
             if value not in self._sent[name]:
-                ledger.violation("ghost", f"{name}-{partition}: {value}")
+                ledger.report_violation("ghost", f"{name}-{partition}: {value}")
         for value, offset in made.acked.get(partition, {}).items():
             if found.get(offset) != value and offset >= cut:
-                ledger.violation("lost", f"{name}-{partition}: {value} acknowledged at {offset}")
+                ledger.report_violation("lost", f"{name}-{partition}: {value} acknowledged at {offset}")

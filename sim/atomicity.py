@@ -13,33 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sim.book import Anomaly, Book, name_of
-from sim.history import Outcome, Place
+from sim.book import Anomaly, ObservedLog, partition_name
+from sim.history import HistoryPartition, OperationOutcome
 
-MOST_HELD_UP_S = 20.0
+MAX_LSO_DELAY_S = 20.0
 """A transaction of the workload lasts 8 s at most, and its coordinator has 12 s more to end it."""
 
 
-def aborted_read(book: Book) -> Iterator[Anomaly]:
+def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
     """Somebody read what certainly was not written."""
     for place, value in book.readers:
         writer = book.writer.get((place, value))
-        if writer is not None and book.ops[writer].outcome is Outcome.FAIL:
-            yield Anomaly("G1a", f"{name_of(place)}: {value}")
+        if writer is not None and book.ops[writer].outcome is OperationOutcome.FAIL:
+            yield Anomaly("G1a", f"{partition_name(place)}: {value}")
 
 
-def precommitted_read(book: Book) -> Iterator[Anomaly]:
+def precommitted_read(book: ObservedLog) -> Iterator[Anomaly]:
     """Somebody read what nobody had asked to be committed by then; or a transaction read what it writes itself."""
     for (place, value), readers in book.readers.items():
         writer = book.writer.get((place, value))
-        if writer is None or book.ops[writer].outcome is Outcome.FAIL:
+        if writer is None or book.ops[writer].outcome is OperationOutcome.FAIL:
             continue
-        asked = book.ops[writer].asked
+        asked = book.ops[writer].commit_requested_at
         if writer in readers or any(book.ops[reader].ended < asked for reader in readers):
-            yield Anomaly("precommitted-read", f"{name_of(place)}: {value}")
+            yield Anomaly("precommitted-read", f"{partition_name(place)}: {value}")
 
 
-def torn_txn(book: Book) -> Iterator[Anomaly]:
+def torn_txn(book: ObservedLog) -> Iterator[Anomaly]:
     """Of what one transaction wrote, some is there and some is not."""
     for op in book.ops if book.final else ():
         found = [(x.place, x.value) in book.readers for x in op.sends]
@@ -47,30 +47,35 @@ def torn_txn(book: Book) -> Iterator[Anomaly]:
             yield Anomaly("torn-txn", f"{op.process}: {[x.value for x in op.sends]}")
 
 
-def stuck_lso(book: Book) -> Iterator[Anomaly]:
+def stuck_last_stable_offset(book: ObservedLog) -> Iterator[Anomaly]:
     """A partition's last stable offset stood still below its high watermark for too long."""
-    since: dict[Place, tuple[int, float]] = {}
-    told: set[tuple[Place, int]] = set()
+    since: dict[HistoryPartition, tuple[int, float]] = {}
+    told: set[tuple[HistoryPartition, int]] = set()
     for op in sorted(book.ops, key=lambda x: x.ended):
-        for look in op.looks if op.outcome is Outcome.OK else ():
+        for look in op.offset_steps if op.outcome is OperationOutcome.OK else ():
             offset, began_s = since.get(look.place, (-1, op.ended_s))
-            if look.stable >= look.high:
+            if look.last_stable_offset >= look.high_watermark:
                 since.pop(look.place, None)
-            elif offset != look.stable:
-                since[look.place] = (look.stable, op.ended_s)
-            elif op.began_s - began_s > MOST_HELD_UP_S and (look.place, offset) not in told:
+            elif offset != look.last_stable_offset:
+                since[look.place] = (look.last_stable_offset, op.ended_s)
+            elif op.began_s - began_s > MAX_LSO_DELAY_S and (look.place, offset) not in told:
                 told.add((look.place, offset))
-                held = f"at {offset} of {look.high} for {op.began_s - began_s:.1f} s"
-                yield Anomaly("lso-stuck", f"{name_of(look.place)}: {held}")
+                held = f"at {offset} of {look.high_watermark} for {op.began_s - began_s:.1f} s"
+                yield Anomaly("lso-stuck", f"{partition_name(look.place)}: {held}")
 
 
-RULES: tuple[Callable[[Book], Iterator[Anomaly]], ...] = (aborted_read, precommitted_read, torn_txn, stuck_lso)
+RULES: tuple[Callable[[ObservedLog], Iterator[Anomaly]], ...] = (
+    aborted_read,
+    precommitted_read,
+    torn_txn,
+    stuck_last_stable_offset,
+)
 
 
 def check_copy(
-    source: Mapping[Place, Sequence[tuple[int, int]]],
+    source: Mapping[HistoryPartition, Sequence[tuple[int, int]]],
     target: Sequence[int],
-    positions: Mapping[Place, int],
+    positions: Mapping[HistoryPartition, int],
 ) -> list[Anomaly]:
     """Judge a copy that is over. All is as a reader of what is committed sees it.
 
@@ -80,7 +85,7 @@ def check_copy(
     out: list[Anomaly] = []
     of = {value: (place, offset) for place, records in source.items() for offset, value in records}
     seen: dict[int, None] = {}
-    last: dict[Place, int] = {}
+    last: dict[HistoryPartition, int] = {}
     for value in target:
         if value not in of:
             out.append(Anomaly("copy-ghost", str(value)))
@@ -91,12 +96,14 @@ def check_copy(
         seen[value] = None
         place, offset = of[value]
         if offset < last.get(place, -1):
-            out.append(Anomaly("copy-disorder", f"{value} of {name_of(place)} at {offset} after {last[place]}"))
+            out.append(Anomaly("copy-disorder", f"{value} of {partition_name(place)} at {offset} after {last[place]}"))
         if offset >= positions.get(place, 0):
-            out.append(Anomaly("copy-ghost", f"{value}: {name_of(place)} is copied to {positions.get(place, 0)} only"))
+            out.append(
+                Anomaly("copy-ghost", f"{value}: {partition_name(place)} is copied to {positions.get(place, 0)} only")
+            )
         last[place] = max(offset, last.get(place, -1))
     for place, records in source.items():
         for offset, value in records:
             if offset < positions.get(place, 0) and value not in seen:
-                out.append(Anomaly("copy-lost", f"{value} of {name_of(place)} at {offset}"))
+                out.append(Anomaly("copy-lost", f"{value} of {partition_name(place)} at {offset}"))
     return out

@@ -19,11 +19,11 @@ from ottla.wire.messages import fetch, produce
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
-from sim.history import Outcome, Place, Poll, Send, payload, value_of
+from sim.history import HistoryPartition, OperationOutcome, PollStep, SendStep, decode_value, encode_value
 
 if TYPE_CHECKING:
     from ottla.world.env import Stream
-    from sim.world import World
+    from sim.world import Simulation
 
 Address = tuple[str, int]
 """Host and port."""
@@ -36,12 +36,12 @@ PARTITIONS = 2
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
-LATE = ("txn-", "copier-", "consumer-")
+DELAYED_CLIENT_PREFIXES = ("txn-", "copier-", "consumer-")
 """How the names of clients begin whose requests may come when they have gone on over another connection."""
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-class Service(NamedTuple):
+class ClusterService(NamedTuple):
     """What the clients of a run find: where brokers are, and how topics are made there."""
 
     bootstrap: tuple[Address, ...] = BOOTSTRAP
@@ -50,36 +50,36 @@ class Service(NamedTuple):
     replicas: int = 1
     timeout_s: float = TIMEOUT_S
     """How long an answer is waited for."""
-    checked: bool = False
+    has_checksums: bool = False
     """Whether each record's value carries a checksum of its own."""
 
-    def pack(self, place: Place, value: int) -> bytes:
+    def pack(self, place: HistoryPartition, value: int) -> bytes:
         """A record's value."""
-        return payload(place, value) if self.checked else struct.pack(">q", value)
+        return encode_value(place, value) if self.has_checksums else struct.pack(">q", value)
 
-    def unpack(self, place: Place, raw: bytes | None) -> int | None:
+    def unpack(self, place: HistoryPartition, raw: bytes | None) -> int | None:
         """What `pack` took; None where that is not what it made."""
-        if self.checked:
-            return value_of(place, raw)
+        if self.has_checksums:
+            return decode_value(place, raw)
         return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
 
 
-ALONE = Service()
+SINGLE_NODE = ClusterService()
 
 
-class Again(Exception):
+class RetriableError(Exception):
     """The broker said something that a client answers by starting over."""
 
 
-class Unsure(Again):
+class UnknownOutcome(RetriableError):
     """No answer came: what was asked for may have happened, or happen yet."""
 
 
 class SimClient:
     """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
 
-    def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
-        self.world = world
+    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
+        self.simulation = world
         self.name = name
         self.service = service
         self.process = world.process(name)
@@ -103,8 +103,8 @@ class SimClient:
                 await channel.negotiate()
             return await channel.call(request, version)
         except (OSError, WireError) as error:
-            self.drop()
-            raise Unsure(str(error)) from None
+            self.close_connections()
+            raise UnknownOutcome(str(error)) from None
 
     async def _connect(self, address: Address) -> Stream:
         """A connection, before patience is over: there are other nodes."""
@@ -124,40 +124,42 @@ class SimClient:
             for row in told.partitions:
                 if row.leader_epoch < self._committed_under.get((topic, row.partition_index), -1):
                     continue
-                if row.leader_id in brokers and self._is_news((told.topic_id, row.partition_index), row.leader_epoch):
+                if row.leader_id in brokers and self._is_not_older(
+                    (told.topic_id, row.partition_index), row.leader_epoch
+                ):
                     self._leaders[topic, row.partition_index] = brokers[row.leader_id]
                     self._led_under[topic, row.partition_index] = row.leader_epoch
         address = self._leaders.get((topic, partition))
         if address is None:
-            raise Again("nobody leads it")
+            raise RetriableError("nobody leads it")
         return address
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader epoch of whom `leader` gave: who reads names it, so that a node that only follows refuses."""
         return self._led_under.get((topic, partition), -1)
 
-    def goes_on_from(self, topic: str, partition: int, leader_epoch: int) -> None:
+    def require_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
         """Somebody committed the position it goes on from, and read it under this epoch: no older leader is asked."""
         place = (topic, partition)
         self._committed_under[place] = max(leader_epoch, self._committed_under.get(place, -1))
         if self._led_under.get(place, leader_epoch) < leader_epoch:
             self._leaders.pop(place, None)
 
-    def _is_news(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
+    def _is_not_older(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
         """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""
         if leader_epoch < self._epochs.get(at, -1):
             return False
         self._epochs[at] = leader_epoch
         return True
 
-    def forget_leaders(self) -> None:
+    def invalidate_leaders(self) -> None:
         """What was heard of leaders is old; who said so is not asked next, where there are several."""
         self._bootstrap.rotate(-1)
         self._leaders.clear()
 
-    def drop(self) -> None:
+    def close_connections(self) -> None:
         """Hang up everywhere; the next call goes to another node, where there are several."""
-        self.forget_leaders()
+        self.invalidate_leaders()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
@@ -166,21 +168,21 @@ class SimClient:
         """Let time pass, by this client's clock."""
         await self.process.env.sleep(seconds)
 
-    async def until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def retry_until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Try until it works."""
         while True:
             try:
                 return await work()
-            except Again:
-                self.forget_leaders()
-                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
+            except RetriableError:
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
 
 
-async def make_topic(
-    world: World,
+async def create_topic(
+    world: Simulation,
     topic: str = TOPIC,
-    settings: Mapping[str, str] = NOTHING,
-    service: Service = ALONE,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    service: ClusterService = SINGLE_NODE,
     placed: Sequence[list[int]] = (),
 ) -> None:
     """Create a topic, whoever is up; ``placed``: the nodes of each partition, the first of which leads."""
@@ -194,17 +196,23 @@ async def make_topic(
             creatable = ct.CreatableTopic(topic, -1, -1, rows, configs)
         answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
         if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise Again(ErrorCode(answer.topics[0].error_code).name)
+            raise RetriableError(ErrorCode(answer.topics[0].error_code).name)
 
-    await client.until_done(once)
-    client.drop()
+    await client.retry_until_done(once)
+    client.close_connections()
 
 
 class SimProducer(SimClient):
     """Writes numbered records with acks=all and idempotence; each batch is sent until it is acknowledged."""
 
     def __init__(
-        self, world: World, name: str, first: int, topic: str = TOPIC, keys: int = 0, service: Service = ALONE
+        self,
+        world: Simulation,
+        name: str,
+        first: int,
+        topic: str = TOPIC,
+        keys: int = 0,
+        service: ClusterService = SINGLE_NODE,
     ) -> None:
         super().__init__(world, name, service)
         self._topic = topic
@@ -215,22 +223,22 @@ class SimProducer(SimClient):
 
     async def run(self) -> None:
         """Produce until the world says that it is enough."""
-        while not self.world.draining:
-            partition = int(self.world.rng.random() * self.service.partitions)
-            count = 1 + int(self.world.rng.random() * 4)
+        while not self.simulation.draining:
+            partition = int(self.simulation.rng.random() * self.service.partitions)
+            count = 1 + int(self.simulation.rng.random() * 4)
             values = list(range(self._next, self._next + count))
             self._next += count
             await self.send(partition, values)
-            await self.sleep(self.world.rng.random() * 0.3)
-        self.drop()
+            await self.sleep(self.simulation.rng.random() * 0.3)
+        self.close_connections()
 
     async def send(self, partition: int, values: list[int]) -> None:
         """One batch, until it is acknowledged."""
-        place, world = (self._topic, partition), self.world
-        world.ledger.sent(place, values)
+        place, world = (self._topic, partition), self.simulation
+        world.ledger.record_sent(place, values)
         if self._keys:
             world.ledger.key_of.update({v: self._key(v) for v in values})
-        number = world.history.begin(self.name, "send", [Send(place, v) for v in values], world.now_s())
+        number = world.history.start(self.name, "send", [SendStep(place, v) for v in values], world.now_s())
 
         async def once() -> tuple[int, int]:
             if self._pid < 0:
@@ -238,16 +246,16 @@ class SimProducer(SimClient):
             cuts = world.ledger.power_cuts
             return await self._produce(partition, values), cuts
 
-        offset, cuts = await self.until_done(once)
+        offset, cuts = await self.retry_until_done(once)
         self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
-        world.ledger.acknowledged(place, values, offset, cuts)
-        done = [Send(place, v, offset + index) for index, v in enumerate(values)]
-        world.history.end(number, Outcome.OK, world.now_s(), done)
+        world.ledger.record_acknowledged(place, values, offset, cuts)
+        done = [SendStep(place, v, offset + index) for index, v in enumerate(values)]
+        world.history.end(number, OperationOutcome.OK, world.now_s(), done)
 
     async def _init(self) -> None:
         answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
         if answer.error_code:
-            raise Again(ErrorCode(answer.error_code).name)
+            raise RetriableError(ErrorCode(answer.error_code).name)
         self._pid = answer.producer_id
         self._sequences = {}
 
@@ -262,10 +270,10 @@ class SimProducer(SimClient):
         answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
         row = answer.responses[0].partition_responses[0]
         if row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self.world.ledger.out_of_order(place)
+            self.simulation.ledger.report_out_of_order(place)
             self._pid = -1
         if row.error_code:
-            raise Again(ErrorCode(row.error_code).name)
+            raise RetriableError(ErrorCode(row.error_code).name)
         return int(row.base_offset)
 
     def _key(self, value: int) -> bytes:
@@ -273,22 +281,24 @@ class SimProducer(SimClient):
         return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
 
 
-async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:
+async def fetch_records(
+    client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
+) -> list[r.Record]:
     """One fetch from the leader, as it goes into the history."""
     return (await _read(client, partition, offset, wait_ms, topic))[0]
 
 
 async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
     """The same, and where to go on: what came may hold no record any more."""
-    world, place = client.world, (topic, partition)
-    number = world.history.begin(client.name, "poll", now_s=world.now_s())
+    world, place = client.simulation, (topic, partition)
+    number = world.history.start(client.name, "poll", now_s=world.now_s())
     try:
         records, following = await _fetch(client, partition, offset, wait_ms, topic)
-    except Again:
-        world.history.end(number, Outcome.FAIL, world.now_s())
+    except RetriableError:
+        world.history.end(number, OperationOutcome.FAIL, world.now_s())
         raise
     found = tuple((x.offset, client.service.unpack(place, x.value)) for x in records)
-    world.history.end(number, Outcome.OK, world.now_s(), [Poll(place, found)])
+    world.history.end(number, OperationOutcome.OK, world.now_s(), [PollStep(place, found)])
     return records, following
 
 
@@ -304,19 +314,19 @@ async def _fetch(
     answer = await client.call(request, 12, at)
     row = answer.responses[0].partitions[0]
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        client.world.ledger.out_of_range((topic, partition), offset)
+        client.simulation.ledger.report_out_of_range((topic, partition), offset)
     if row.error_code:
-        raise Again(ErrorCode(row.error_code).name)
+        raise RetriableError(ErrorCode(row.error_code).name)
     try:
         raw = row.records or b""
         following = max((header.next_offset for _, header in iterate_batches(raw)), default=offset)
         return list(decode_records(raw, offset)), following
     except WireError as error:
-        client.world.ledger.violation("bad-crc", str(error))
+        client.simulation.ledger.report_violation("bad-crc", str(error))
         return [], offset
 
 
-async def log_start(client: SimClient, topic: str, partition: int) -> int:
+async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
     """Where a partition begins, by its leader."""
     at = await client.leader(topic, partition)
     asked = lo.ListOffsetsTopic(
@@ -325,22 +335,22 @@ async def log_start(client: SimClient, topic: str, partition: int) -> int:
     answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, at)
     row = answer.topics[0].partitions[0]
     if row.error_code:
-        raise Again(ErrorCode(row.error_code).name)
+        raise RetriableError(ErrorCode(row.error_code).name)
     return int(row.offset)
 
 
-async def read_all(client: SimClient, topic: str, partition: int) -> list[r.Record]:
+async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
     """A whole partition, from its start to where nothing more comes."""
-    world = client.world
-    number = world.history.begin(client.name, "assign", now_s=world.now_s())
-    world.history.end(number, Outcome.OK, world.now_s(), places=[])
+    world = client.simulation
+    number = world.history.start(client.name, "assign", now_s=world.now_s())
+    world.history.end(number, OperationOutcome.OK, world.now_s(), places=[])
     out: list[r.Record] = []
-    at = await client.until_done(partial(log_start, client, topic, partition))
+    at = await client.retry_until_done(partial(log_start_offset, client, topic, partition))
     while True:
-        more, following = await client.until_done(partial(_read, client, partition, at, 50, topic))
+        more, following = await client.retry_until_done(partial(_read, client, partition, at, 50, topic))
         if following == at:
             break
         out += more
         at = following
-    world.note(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
+    world.trace_event(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
     return out

@@ -10,27 +10,29 @@ from ottla.wire import records as r
 from ottla.wire.control import ControlRecordType, parse_end_transaction_marker
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import fetch
-from sim.clients import Again, Service, SimClient
-from sim.history import Look, Outcome, Place, Poll
+from sim.clients import ClusterService, RetriableError, SimClient
+from sim.history import HistoryPartition, OffsetsStep, OperationOutcome, PollStep
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
 TRANSACTIONAL_BIT = 1 << 4
 
 
-class Seen(NamedTuple):
+class FetchView(NamedTuple):
     """What one fetch showed."""
 
     records: list[tuple[int, int | None]]
     """Offsets and values; None where the checksum was wrong."""
     next_offset: int
     """Where to go on: behind markers and what is not shown, too."""
-    stable: int
-    high: int
+    last_stable_offset: int
+    high_watermark: int
 
 
-async def fetch_from(client: SimClient, place: Place, offset: int, wait_ms: int, *, committed: bool) -> Seen:
+async def fetch_isolated(
+    client: SimClient, place: HistoryPartition, offset: int, wait_ms: int, *, committed: bool
+) -> FetchView:
     """One fetch from the leader.
 
     Raises:
@@ -49,19 +51,19 @@ async def fetch_from(client: SimClient, place: Place, offset: int, wait_ms: int,
     answer = await client.call(request, 12, at)
     row = answer.responses[0].partitions[0]
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        client.world.ledger.out_of_range(place, offset)
+        client.simulation.ledger.report_out_of_range(place, offset)
     if row.error_code:
-        raise Again(ErrorCode(row.error_code).name)
+        raise RetriableError(ErrorCode(row.error_code).name)
     try:
-        shown, end = _shown(row, offset)
+        shown, end = _visible_records(row, offset)
     except WireError as error:
-        client.world.ledger.violation("bad-crc", str(error))
+        client.simulation.ledger.report_violation("bad-crc", str(error))
         shown, end = [], offset
     records = [(x.offset, client.service.unpack(place, x.value)) for x in shown]
-    return Seen(records, end, row.last_stable_offset, row.high_watermark)
+    return FetchView(records, end, row.last_stable_offset, row.high_watermark)
 
 
-def _shown(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
+def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
     """The records that are to be seen, and where the next fetch begins (``CompletedFetch.java``)."""
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
@@ -83,10 +85,10 @@ def _shown(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
     return out, offset
 
 
-class Reader(SimClient):
+class IsolationReader(SimClient):
     """Reads partitions of a topic from their beginning on, each record once, and tells what it saw."""
 
-    def __init__(self, world: World, name: str, topic: str, service: Service, *, committed: bool) -> None:
+    def __init__(self, world: Simulation, name: str, topic: str, service: ClusterService, *, committed: bool) -> None:
         super().__init__(world, name, service)
         self._topic = topic
         self._committed = committed
@@ -94,48 +96,57 @@ class Reader(SimClient):
 
     async def run(self) -> None:
         """Read until stopped."""
-        history, now_s = self.world.history, self.world.now_s
-        number = history.begin(self.name, "assign", now_s=now_s())
-        history.end(number, Outcome.OK, now_s(), places=[(self._topic, p) for p in self._at])
+        history, now_s = self.simulation.history, self.simulation.now_s
+        number = history.start(self.name, "assign", now_s=now_s())
+        history.end(number, OperationOutcome.OK, now_s(), places=[(self._topic, p) for p in self._at])
         while True:
             for partition in self._at:
                 try:
-                    await self.step(partition, 100)
-                except Again:
-                    self.forget_leaders()
-            await self.sleep(0.1 + self.world.rng.random() * 0.3)
+                    await self.poll(partition, 100)
+                except RetriableError:
+                    self.invalidate_leaders()
+            await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
-    async def step(self, partition: int, wait_ms: int) -> Seen:
+    async def poll(self, partition: int, wait_ms: int) -> FetchView:
         """One fetch, as it goes into the history.
 
         Raises:
             Again: no answer, or an error.
         """
-        history, place = self.world.history, (self._topic, partition)
-        number = history.begin(self.name, "poll", now_s=self.world.now_s(), uncommitted=not self._committed)
+        history, place = self.simulation.history, (self._topic, partition)
+        number = history.start(self.name, "poll", now_s=self.simulation.now_s(), uncommitted=not self._committed)
         try:
-            seen = await fetch_from(self, place, self._at[partition], wait_ms, committed=self._committed)
+            seen = await fetch_isolated(self, place, self._at[partition], wait_ms, committed=self._committed)
         except BaseException:
-            history.end(number, Outcome.FAIL, self.world.now_s())
+            history.end(number, OperationOutcome.FAIL, self.simulation.now_s())
             raise
         self._at[partition] = seen.next_offset
-        history.end(number, Outcome.OK, self.world.now_s(), [Poll(place, tuple(seen.records))])
+        history.end(number, OperationOutcome.OK, self.simulation.now_s(), [PollStep(place, tuple(seen.records))])
         return seen
 
-    async def to_the_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
+    async def read_to_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
         """Read on until everything that is committed is also stable, or has been held up for too long: that is told."""
         out: list[tuple[int, int]] = []
-        history, place = self.world.history, (self._topic, partition)
-        since, stable = self.world.now_s(), -1
+        history, place = self.simulation.history, (self._topic, partition)
+        since, stable = self.simulation.now_s(), -1
         while True:
-            seen = await self.until_done(partial(self.step, partition, 50))
+            seen = await self.retry_until_done(partial(self.poll, partition, 50))
             out += [(offset, value) for offset, value in seen.records if value is not None]
-            number = history.begin(self.name, "look", now_s=self.world.now_s())
-            history.end(number, Outcome.OK, self.world.now_s(), [Look(place, seen.stable, seen.high)])
-            if not seen.records and seen.stable >= seen.high and self._at[partition] >= seen.stable:
+            number = history.start(self.name, "look", now_s=self.simulation.now_s())
+            history.end(
+                number,
+                OperationOutcome.OK,
+                self.simulation.now_s(),
+                [OffsetsStep(place, seen.last_stable_offset, seen.high)],
+            )
+            if (
+                not seen.records
+                and seen.last_stable_offset >= seen.high
+                and self._at[partition] >= seen.last_stable_offset
+            ):
                 return out
-            if seen.stable != stable:
-                since, stable = self.world.now_s(), seen.stable
-            elif self.world.now_s() > since + within_s:
+            if seen.last_stable_offset != stable:
+                since, stable = self.simulation.now_s(), seen.last_stable_offset
+            elif self.simulation.now_s() > since + within_s:
                 return out
             await self.sleep(0.05)

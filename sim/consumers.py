@@ -12,22 +12,32 @@ from ottla.wire.messages import join_group as jg
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import sync_group as sg
-from sim.clients import ALONE, PAUSE_S, TIMEOUT_S, TOPIC, Address, Again, Service, SimClient, read
-from sim.history import Outcome
+from sim.clients import (
+    PAUSE_S,
+    SINGLE_NODE,
+    TIMEOUT_S,
+    TOPIC,
+    Address,
+    ClusterService,
+    RetriableError,
+    SimClient,
+    fetch_records,
+)
+from sim.history import OperationOutcome
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
 GROUP = "g"
 SESSION_MS = 6000
-AWAY_SHARE = 0.04
+PAUSE_SHARE = 0.04
 """Of the commits, between several nodes: the member has been away for longer than its session, and does not know."""
 
 
 class SimConsumer(SimClient):
     """A member of the group: joins, reads its partitions, commits what it has read."""
 
-    def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
+    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
         super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
         self._member = ""
         self._generation = -1
@@ -43,11 +53,11 @@ class SimConsumer(SimClient):
                 await self._coordinator()
                 await self._join()
                 while True:
-                    await self._turn()
-            except Again:
+                    await self._poll_once()
+            except RetriableError:
                 self._at = None
-                self.forget_leaders()
-                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
 
     async def _coordinator(self) -> None:
         answer = await self.call(fc.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
@@ -59,16 +69,16 @@ class SimConsumer(SimClient):
         if code:
             if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 self._member = ""
-            raise Again(ErrorCode(code).name)
+            raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
         protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
-        cuts = self.world.ledger.power_cuts
+        cuts = self.simulation.ledger.power_cuts
         request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
         answer = await self.call(request, 6, self._at)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = answer.member_id
-            raise Again("member id")
+            raise RetriableError("member id")
         self._check(answer.error_code)
         self._member, self._generation = answer.member_id, answer.generation_id
         shares = []
@@ -80,44 +90,46 @@ class SimConsumer(SimClient):
         sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
         synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
-        self.world.ledger.led_into(self._generation, cuts)
+        self.simulation.ledger.record_generation(self._generation, cuts)
         self._mine = dict.fromkeys(synced.assignment, 0)
         for partition in self._mine:
-            self.world.ledger.owned((TOPIC, partition), self._generation, self._member)
+            self.simulation.ledger.record_assignment((TOPIC, partition), self._generation, self._member)
         await self._positions()
-        number = self.world.history.begin(self.name, "subscribe", now_s=self.world.now_s())
-        self.world.history.end(number, Outcome.OK, self.world.now_s(), places=[(TOPIC, p) for p in self._mine])
+        number = self.simulation.history.start(self.name, "subscribe", now_s=self.simulation.now_s())
+        self.simulation.history.end(
+            number, OperationOutcome.OK, self.simulation.now_s(), places=[(TOPIC, p) for p in self._mine]
+        )
 
     async def _positions(self) -> None:
-        topic, asked_at = of.OffsetFetchRequestTopic(TOPIC, list(self._mine)), dict(self.world.ledger.committed_to)
+        topic, asked_at = of.OffsetFetchRequestTopic(TOPIC, list(self._mine)), dict(self.simulation.ledger.committed_to)
         answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
         self._check(answer.error_code)
         for row in answer.topics[0].partitions if answer.topics else ():
             place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
             self._mine[row.partition_index] = offset
-            self.goes_on_from(TOPIC, row.partition_index, row.committed_leader_epoch)
-            self.world.ledger.position_read(place, offset, asked_at.get(place, 0))
+            self.require_leader_epoch(TOPIC, row.partition_index, row.committed_leader_epoch)
+            self.simulation.ledger.verify_committed_offset(place, offset, asked_at.get(place, 0))
 
-    async def _turn(self) -> None:
+    async def _poll_once(self) -> None:
         """Heartbeat, read, commit."""
         alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
         self._check(alive.error_code)
         for partition, position in list(self._mine.items()):
-            records = await read(self, partition, position, 200)
+            records = await fetch_records(self, partition, position, 200)
             if records:
                 self._mine[partition] = records[-1].offset + 1
                 await self._commit(partition, records[-1].offset + 1)
-        await self.sleep(0.1 + self.world.rng.random() * 0.3)
+        await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
     async def _commit(self, partition: int, offset: int) -> None:
         part = oc.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
         topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
-        if len(self.service.bootstrap) > 1 and self._away.random() < AWAY_SHARE:
+        if len(self.service.bootstrap) > 1 and self._away.random() < PAUSE_SHARE:
             await self.sleep(SESSION_MS / 1000 * (1.2 + self._away.random()))
-        self.world.ledger.committing((TOPIC, partition), offset)
-        cuts, newest = self.world.ledger.power_cuts, self.world.ledger.generation
+        self.simulation.ledger.record_commit_attempt((TOPIC, partition), offset)
+        cuts, newest = self.simulation.ledger.power_cuts, self.simulation.ledger.generation
         request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
         answer = await self.call(request, 7, self._at)
         self._check(answer.topics[0].partitions[0].error_code)
-        self.world.ledger.committed_in(self._generation, newest, cuts)
-        self.world.ledger.committed((TOPIC, partition), offset, cuts)
+        self.simulation.ledger.verify_commit_generation(self._generation, newest, cuts)
+        self.simulation.ledger.record_commit((TOPIC, partition), offset, cuts)

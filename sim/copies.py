@@ -15,14 +15,14 @@ Batches = dict[int, bytes]
 """Base offset -> the batch's bytes."""
 
 
-class Copy(NamedTuple):
+class ReplicaCopy(NamedTuple):
     """One node's copy: whole batches, and where the first of them stands or would."""
 
     start: int
     batches: Batches
 
 
-def copy_on(disk: MemoryDisk, topic: str, partition: int) -> Copy:
+def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
     """A partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
     out: Batches = {}
     starts = []
@@ -32,7 +32,7 @@ def copy_on(disk: MemoryDisk, topic: str, partition: int) -> Copy:
         if directory.endswith(end) and name.endswith(".log"):
             starts.append(int(name.removesuffix(".log")))
             out.update(_batches(disk.files[path].data))
-    return Copy(min(out, default=min(starts, default=0)), out)
+    return ReplicaCopy(min(out, default=min(starts, default=0)), out)
 
 
 def _batches(data: bytearray) -> Batches:
@@ -47,7 +47,7 @@ def _batches(data: bytearray) -> Batches:
     return out
 
 
-def differences(copies: Mapping[str, Copy], below: int | None = None, begin: int = 0) -> list[str]:
+def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, begin: int = 0) -> list[str]:
     """Where copies differ, from where all of them have begun; ``below``: only up to there; ``begin``: only from there.
 
     A log of which a snapshot has everything holds no batch: it begins where the snapshot ends.

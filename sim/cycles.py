@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sim.history import Op, Outcome
+from sim.history import Operation, OperationOutcome
 
 Edges = Mapping[int, Mapping[int, None]]
 """Operation -> those that must have come after it; by number."""
 
 
-def cycles(ops: list[Op], edges: Edges) -> Iterator[tuple[str, list[int]]]:
+def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
     """Each set of operations on cycles, with the suffix of the weakest order that closes them; each one once."""
     found: list[set[int]] = []
     for suffix, more in (("", {}), ("-process", process_order(ops)), ("-realtime", real_time_order(ops))):
         both = {x: {**edges.get(x, {}), **more.get(x, {})} for x in range(len(ops))}
-        for group in components(both):
+        for group in strongly_connected_components(both):
             if not any(known <= set(group) for known in found):
                 found.append(set(group))
                 yield suffix, sorted(group)
 
 
-def process_order(ops: list[Op]) -> dict[int, dict[int, None]]:
+def process_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
     """From each operation to its client's next."""
     out: dict[int, dict[int, None]] = {}
     before: dict[str, int] = {}
@@ -36,7 +36,7 @@ def process_order(ops: list[Op]) -> dict[int, dict[int, None]]:
     return out
 
 
-def real_time_order(ops: list[Op]) -> dict[int, dict[int, None]]:
+def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
     """From each operation to those that began after it had ended; edges that follow from others are left out.
 
     What nobody knows the end of may happen at any later time, and comes before nothing.
@@ -44,7 +44,7 @@ def real_time_order(ops: list[Op]) -> dict[int, dict[int, None]]:
     out: dict[int, dict[int, None]] = {}
     newest: dict[int, None] = {}
     events = [(op.began, 0, number) for number, op in enumerate(ops)]
-    events += [(op.ended, 1, number) for number, op in enumerate(ops) if op.outcome is not Outcome.INFO]
+    events += [(op.ended, 1, number) for number, op in enumerate(ops) if op.outcome is not OperationOutcome.INFO]
     for _, is_end, number in sorted(events):
         if is_end:
             newest = {x: None for x in newest if ops[x].ended >= ops[number].began}
@@ -55,7 +55,7 @@ def real_time_order(ops: list[Op]) -> dict[int, dict[int, None]]:
     return out
 
 
-def components(edges: Edges) -> list[list[int]]:
+def strongly_connected_components(edges: Edges) -> list[list[int]]:
     """Sets of more than one operation that all come before one another."""
     out: list[list[int]] = []
     index: dict[int, int] = {}
@@ -82,11 +82,11 @@ def components(edges: Edges) -> list[list[int]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    out.append(_take(stack, node))
+                    out.append(_pop_through(stack, node))
     return [x for x in out if len(x) > 1]
 
 
-def _take(stack: dict[int, None], node: int) -> list[int]:
+def _pop_through(stack: dict[int, None], node: int) -> list[int]:
     """The topmost of the stack down to ``node``."""
     group = []
     while True:

@@ -19,26 +19,26 @@ from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.messages import incremental_alter_configs as ac
 from sim.admin import NAMES
-from sim.clients import TOPIC, Again, Service, SimClient, Unsure
+from sim.clients import TOPIC, ClusterService, RetriableError, SimClient, UnknownOutcome
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
-REST_S = 0.8
+PAUSE_S = 0.8
 SLOWEST = 200
 """Bytes a second."""
 SLOW_TIMES = 4
 _SET, _DELETE = 0, 1
-MOST_AT_ONCE = 3
-MOST_PARTITIONS = 2
-ARRIVES_WITHIN_S = 30.0
-LOOK_S = 0.5
+MAX_CONCURRENT_MOVES = 3
+MAX_PARTITIONS = 2
+MOVE_TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.5
 
 
-class SimRelocator(SimClient):
+class SimLogDirMover(SimClient):
     """The one who moves partitions from disk to disk."""
 
-    def __init__(self, world: World, service: Service, paths: list[str], compacted: str) -> None:
+    def __init__(self, world: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
         """``paths``: the directories each node has; one more is named that none has."""
         super().__init__(world, "relocator", service)
         self._chance = random.Random(f"directories {world.seed}")
@@ -51,48 +51,50 @@ class SimRelocator(SimClient):
         """Until the world says that it is enough; in half of the runs each move takes long."""
         slow = self._chance.random() < 0.5
         if slow:
-            await self.until_done(partial(self._hold_to, str(SLOWEST + int(self._chance.random() * SLOWEST * 5))))
-        while not self.world.draining:
-            await self.sleep(self._chance.random() * REST_S * (SLOW_TIMES if slow else 1))
+            await self.retry_until_done(
+                partial(self._set_throttle, str(SLOWEST + int(self._chance.random() * SLOWEST * 5)))
+            )
+        while not self.simulation.draining:
+            await self.sleep(self._chance.random() * PAUSE_S * (SLOW_TIMES if slow else 1))
             try:
                 await self._move()
-            except Unsure:
-                self.forget_leaders()
-        self.drop()
+            except UnknownOutcome:
+                self.invalidate_leaders()
+        self.close_connections()
 
     async def _move(self) -> None:
         request = al.AlterReplicaLogDirsRequest()
-        for _ in range(1 + int(self._chance.random() * MOST_AT_ONCE)):
-            number = int(self._chance.random() * MOST_PARTITIONS)
+        for _ in range(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES)):
+            number = int(self._chance.random() * MAX_PARTITIONS)
             row = al.AlterReplicaLogDirTopic(self._chance.choice(self._topics), [number])
             request.dirs.append(al.AlterReplicaLogDir(self._chance.choice(self._paths), [row]))
         answer = await self.call(request, 2, self._chance.choice(self.service.bootstrap))
         self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
 
-    async def _hold_to(self, rate: str | None) -> None:
+    async def _set_throttle(self, rate: str | None) -> None:
         """All nodes copy so many bytes a second at most; None: as many as they can."""
         config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
         request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
         code = (await self.call(request, 1)).responses[0].error_code
         if code:
-            raise Again(ErrorCode(code).name)
+            raise RetriableError(ErrorCode(code).name)
 
-    async def check(self) -> None:
+    async def verify(self) -> None:
         """Wait until every copy has arrived, and look where everything lies."""
-        await self._hold_to(None)
+        await self._set_throttle(None)
         for address in self.service.bootstrap:
             rows: Counter[tuple[str, int]] = Counter()
-            for _ in range(int(ARRIVES_WITHIN_S / LOOK_S)):
+            for _ in range(int(MOVE_TIMEOUT_S / POLL_INTERVAL_S)):
                 answer = await self.call(dl.DescribeLogDirsRequest(None), 4, address)
                 parts = [(x.name, p) for d in answer.results for x in d.topics for p in x.partitions]
                 coming = [f"{name}-{p.partition_index}: {p}" for name, p in parts if p.is_future_key]
                 rows = Counter((name, p.partition_index) for name, p in parts)
                 if not coming:
                     break
-                await self.sleep(LOOK_S)
+                await self.sleep(POLL_INTERVAL_S)
             else:
-                self.world.ledger.violation("moves-on", f"{address[0]}: {', '.join(coming)}")
+                self.simulation.ledger.report_violation("moves-on", f"{address[0]}: {', '.join(coming)}")
                 continue
             for (name, number), count in rows.items():
                 if count > 1:
-                    self.world.ledger.violation("twice", f"{address[0]}: {name}-{number}")
+                    self.simulation.ledger.report_violation("twice", f"{address[0]}: {name}-{number}")

@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ottla.world.disk import Disk
-from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Net
-from ottla.world.kerberos import BadKeytab, Call, Identity, Keytab, Tickets
-from sim.network import HostNet
+from ottla.world.env import FOREVER_S, Deadline, Network, ThreadPool, WorkerContext
+from ottla.world.kerberos import GssAcceptorCredentials, GssInitiator, InvalidKeytab, KerberosIdentity, Keytab
+from sim.network import SimHostNetwork
 
 if TYPE_CHECKING:
-    from sim.processes import Process
+    from sim.processes import SimProcess
 
 T = TypeVar("T")
 A = TypeVar("A")
-THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2, Lane.TICKETS: 2}
+POOL_SIZES = {
+    ThreadPool.RAFT: 2,
+    ThreadPool.SYNC: 8,
+    ThreadPool.FILES: 4,
+    ThreadPool.REMOVAL: 1,
+    ThreadPool.AUTHENTICATION: 2,
+    ThreadPool.KERBEROS: 2,
+}
 
 
 class SimDeadline:
@@ -35,11 +42,11 @@ class SimDeadline:
         """Whether the time was over before the block was."""
         return self._scope.cancelled_caught
 
-    def hold(self) -> None:
+    def suspend(self) -> None:
         """It does not strike for now."""
         self._scope.deadline = FOREVER_S
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """It strikes when it should, or at once."""
         self._scope.deadline = self._deadline
 
@@ -58,14 +65,14 @@ class SimDeadline:
 class SimEnv:
     """One process's view."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimProcess) -> None:
         self._process = process
-        self._world = process.world
+        self._simulation = process.simulation
         self._clock = process.host.clock
         self.disk: Disk = process.session
-        self.net: Net = HostNet(self._world.network, process)
+        self.net: Network = SimHostNetwork(self._simulation.network, process)
         self.deadlines: dict[SimDeadline, None] = {}
-        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in THREADS.items()}
+        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in POOL_SIZES.items()}
 
     def now_ms(self) -> int:
         """The host's wall clock."""
@@ -81,22 +88,22 @@ class SimEnv:
 
     def uuid(self) -> bytes:
         """From the seed."""
-        return b"\x01" + self._world.rng.randbytes(15)
+        return b"\x01" + self._simulation.rng.randbytes(15)
 
     def random(self) -> float:
         """From the seed."""
-        return self._world.rng.random()
+        return self._simulation.rng.random()
 
     async def sleep(self, seconds: float) -> None:
         """Virtual time, by the host's clock."""
         await trio.sleep(seconds / self._clock.rate)
-        await self._process.running()
+        await self._process.wait_if_paused()
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
         """Virtual time, by the host's clock."""
-        return SimDeadline(self, self._world.now_s() + seconds / self._clock.rate)
+        return SimDeadline(self, self._simulation.now_s() + seconds / self._clock.rate)
 
-    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """In a thread that takes turns with the loop by the seed."""
 
         async def later() -> T:
@@ -106,32 +113,32 @@ class SimEnv:
 
         return later()
 
-    def tickets(self, keytab: Keytab) -> Tickets:
+    def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
         """Nobody has any in here.
 
         Raises:
             BadKeytab: always.
         """
-        raise BadKeytab("there is no Kerberos in a simulation")
+        raise InvalidKeytab("there is no Kerberos in a simulation")
 
-    def ticket(self, who: Identity, service: str) -> Call:
+    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
         """Nobody has a ticket either.
 
         Raises:
             BadKeytab: always.
         """
-        raise BadKeytab("there is no Kerberos in a simulation")
+        raise InvalidKeytab("there is no Kerberos in a simulation")
 
-    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """In a process of its own on the same host."""
         return self._process.in_child(work, argument)
 
-    def hold_deadlines(self) -> None:
+    def suspend_deadlines(self) -> None:
         """The process is paused."""
         for deadline in self.deadlines:
-            deadline.hold()
+            deadline.suspend()
 
-    def release_deadlines(self) -> None:
+    def resume_deadlines(self) -> None:
         """The process goes on."""
         for deadline in self.deadlines:
-            deadline.release()
+            deadline.resume()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ottla.wire.batch import iterate_batches
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import fetch
-from sim.clients import ALONE, PAUSE_S, TOPIC, Again, Service, SimClient, log_start
+from sim.clients import PAUSE_S, SINGLE_NODE, TOPIC, ClusterService, RetriableError, SimClient, log_start_offset
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
 VERSIONS = (4, 6, 9, 11, 12)
 """Before topic ids, which say nothing more of the limits."""
@@ -28,10 +28,12 @@ ROUNDS = 12
 class SimFetcher(SimClient):
     """One such client. It draws from dice of its own."""
 
-    def __init__(self, world: World, name: str, topics: tuple[str, ...] = (TOPIC,), service: Service = ALONE) -> None:
+    def __init__(
+        self, world: Simulation, name: str, topics: tuple[str, ...] = (TOPIC,), service: ClusterService = SINGLE_NODE
+    ) -> None:
         super().__init__(world, name, service)
         self._topics = topics
-        self._dice = random.Random(f"{world.seed} {name}")
+        self._rng = random.Random(f"{world.seed} {name}")
         self._offsets: dict[tuple[str, int], int] = {}
         self._session = 0
         self._epoch = 0
@@ -41,24 +43,24 @@ class SimFetcher(SimClient):
         while True:
             try:
                 for topic in self._topics:
-                    await self._find(topic)
-                at = await self.leader(TOPIC, int(self._dice.random() * self.service.partitions))
+                    await self._reset_offsets(topic)
+                at = await self.leader(TOPIC, int(self._rng.random() * self.service.partitions))
                 self._session = self._epoch = 0
                 for _ in range(ROUNDS):
                     await self._fetch(at)
-                    await self.sleep(self._dice.random() * 0.2)
-            except Again:
-                self.forget_leaders()
-                await self.sleep(PAUSE_S * (0.5 + self._dice.random()))
+                    await self.sleep(self._rng.random() * 0.2)
+            except RetriableError:
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self._rng.random()))
 
-    async def _find(self, topic: str) -> None:
+    async def _reset_offsets(self, topic: str) -> None:
         """Begin anew at the log start of every partition now and then: what was read comes again, with other limits."""
         for number in range(self.service.partitions):
-            if self._dice.random() < 0.4 or (topic, number) not in self._offsets:
-                self._offsets[topic, number] = await log_start(self, topic, number)
+            if self._rng.random() < 0.4 or (topic, number) not in self._offsets:
+                self._offsets[topic, number] = await log_start_offset(self, topic, number)
 
     async def _fetch(self, at: tuple[str, int]) -> None:
-        dice, version = self._dice, self._dice.choice(VERSIONS)
+        dice, version = self._rng, self._rng.choice(VERSIONS)
         places = [place for place in self._offsets if dice.random() < 0.8]
         dice.shuffle(places)
         keeps = version >= 7 and dice.random() < 0.7
@@ -84,18 +86,18 @@ class SimFetcher(SimClient):
             self._session, self._epoch = (answer.session_id, epoch + 1) if known else (0, 0)
         for topic in answer.responses:
             for row in topic.partitions:
-                self._take(topic.topic, row)
+                self._advance(topic.topic, row)
 
-    def _take(self, topic: str, row: fetch.PartitionData) -> None:
+    def _advance(self, topic: str, row: fetch.PartitionData) -> None:
         """Go on behind what came."""
         if row.error_code:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._offsets.pop((topic, row.partition_index), None)
-            raise Again(ErrorCode(row.error_code).name)
+            raise RetriableError(ErrorCode(row.error_code).name)
         offset = self._offsets.get((topic, row.partition_index), 0)
         try:
             last = max((header.next_offset for _, header in iterate_batches(row.records or b"")), default=offset)
         except WireError as error:
-            self.world.ledger.violation("bad-crc", str(error))
+            self.simulation.ledger.report_violation("bad-crc", str(error))
             return
         self._offsets[topic, row.partition_index] = max(offset, last)

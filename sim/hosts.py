@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.world.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
-    from sim.processes import Process
+    from sim.processes import SimProcess
 
 EPOCH_MS = 1_800_000_000_000
 
@@ -42,19 +42,19 @@ class HostClock:
         return EPOCH_MS + self.offset_ms + int(self.monotonic_s() * 1000)
 
 
-def keep_names_in_order(disk: MemoryDisk) -> None:
+def journal_names(disk: MemoryDisk) -> None:
     """Of the names that are not synced the first few of each directory survive, and the rest is gone."""
     gone: dict[str, None] = {}
     for path in [x for x in disk.files if x not in disk.durable_files]:
         directory = path.rpartition("/")[0]
-        if directory in gone or disk.dice.random() < 0.3:
+        if directory in gone or disk.random_source.random() < 0.3:
             gone[directory] = None
             del disk.files[path]
         else:
             disk.durable_files[path] = disk.files[path]
 
 
-class Host:
+class SimHost:
     """One machine."""
 
     def __init__(self, name: str, rng: random.Random, true_s: Callable[[], float]) -> None:
@@ -66,10 +66,10 @@ class Host:
         """Whether its disk keeps a name only with those made before it in the same directory, as journals do."""
         self.slow_s = 0.0
         """Longest time a sync takes on its disk."""
-        self.processes: dict[Process, None] = {}
-        self.mute_until = 0.0
+        self.processes: dict[SimProcess, None] = {}
+        self.outbound_cut_until = 0.0
         """Nothing it sends arrives before."""
-        self.deaf_until = 0.0
+        self.inbound_cut_until = 0.0
         """Nothing sent to it arrives before."""
 
     def lose_power(self) -> None:
@@ -78,7 +78,7 @@ class Host:
         for process in list(self.processes):
             process.vanish()
         if self.journaled:
-            keep_names_in_order(self.disk)
+            journal_names(self.disk)
         self.disk.lose_power()
 
     def replace_disk(self, path: str) -> None:

@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from ottla.controller.delta import MetadataDelta
     from ottla.controller.image import MetadataImage, PartitionRegistration
     from ottla.controller.raft.chain import LogSummary
-    from sim.world import World
+    from sim.world import Simulation
 
-EVERY_S = 0.05
-MOST_COMMITTED = 50
-MOST_TOLD = 5
+CHECK_INTERVAL_S = 0.05
+MAX_COMMITTED_SAMPLES = 50
+MAX_REPORTS = 5
 """Violations of one name in a run: the rest says the same."""
 
-Living = Mapping[int, "BrokerComponents"]
+LiveNodes = Mapping[int, "BrokerComponents"]
 """The nodes that live, by id."""
 
 
-class Invariants:
+class ClusterInvariants:
     """Looks at all nodes, again and again."""
 
-    def __init__(self, world: World, living: Callable[[], Living]) -> None:
-        self._world = world
+    def __init__(self, world: Simulation, living: Callable[[], LiveNodes]) -> None:
+        self._simulation = world
         self._living = living
         self._watched: dict[BrokerComponents, None] = {}
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._raft_leaders: dict[int, int] = {}
         self._images: dict[int, MetadataImage] = {}
         self._committed: dict[int, int] = {}
@@ -57,59 +57,61 @@ class Invariants:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self.look()
-            await trio.sleep(EVERY_S)
+            self.check_once()
+            await trio.sleep(CHECK_INTERVAL_S)
 
-    def look(self) -> None:
+    def check_once(self) -> None:
         """Once."""
         living = self._living()
         for parts in living.values():
             if parts not in self._watched:
                 self._watched[parts] = None
-                parts.controller.listeners.append(self._hear)
+                parts.controller.listeners.append(self._on_publish)
         for rule in RULES:
             for detail in rule(self, living):
-                self.tell(rule.__name__, detail)
+                self.report(rule.__name__, detail)
 
-    def tell(self, rule: str, detail: str) -> None:
+    def report(self, rule: str, detail: str) -> None:
         """One is broken."""
         name = "".join(word.capitalize() for word in rule.split("_"))
-        self._told[name] = self._told.get(name, 0) + 1
-        if self._told[name] <= MOST_TOLD:
-            self._world.note(f"{name}: {detail}")
-            self._world.ledger.violation(name, f"at {self._world.now_s():.3f} s: {detail}")
+        self._reported[name] = self._reported.get(name, 0) + 1
+        if self._reported[name] <= MAX_REPORTS:
+            self._simulation.trace_event(f"{name}: {detail}")
+            self._simulation.ledger.report_violation(name, f"at {self._simulation.now_s():.3f} s: {detail}")
 
-    def _hear(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    def _on_publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """A node has published: the same as all others at that offset."""
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
-            self.tell("committed_never_lost", f"two images of offset {image.offset}: {difference(known, image)}")
+            self.report(
+                "committed_never_lost", f"two images of offset {image.offset}: {image_difference(known, image)}"
+            )
 
     # ------------------------------------------------------------------ the rules
 
-    def single_leader_per_epoch(self, living: Living) -> Iterator[str]:
+    def single_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
         """Of the quorum."""
         for node_id, parts in living.items():
             epoch, leader = parts.controller.epoch, parts.controller.leader_id
             if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
                 yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
 
-    def committed_never_lost(self, living: Living) -> Iterator[str]:
+    def committed_never_lost(self, living: LiveNodes) -> Iterator[str]:
         """What one voter took for committed is what every other one has there, of the same epoch."""
         for node_id, parts in living.items():
             raft = parts.controller._raft.machine
             known, last = raft.log_summary, raft.high_watermark - 1
             for offset, epoch in self._committed.items():
-                here = epoch_at(known, offset) if offset <= last else None
+                here = leader_epoch_at(known, offset) if offset <= last else None
                 if here not in (epoch, None):
                     yield f"{offset} of the metadata log by node {node_id}: epoch {here}, not {epoch}"
-            ends = epoch_at(known, last)
+            ends = leader_epoch_at(known, last)
             if ends is not None and last not in self._committed:
                 self._committed[last] = ends
-                if len(self._committed) > MOST_COMMITTED:
+                if len(self._committed) > MAX_COMMITTED_SAMPLES:
                     del self._committed[next(iter(self._committed))]
 
-    def monotonic_high_watermark(self, living: Living) -> Iterator[str]:
+    def monotonic_high_watermark(self, living: LiveNodes) -> Iterator[str]:
         """Of the metadata as a node has published it, and of a leader's partitions under one epoch."""
         for node_id, parts in living.items():
             offset = parts.controller.image.offset
@@ -124,7 +126,7 @@ class Invariants:
                         yield f"{replica.topic}-{replica.partition} by node {node_id}: {self._high[key]} to {high}"
                     self._high[key] = high
 
-    def partition_leader_per_epoch(self, living: Living) -> Iterator[str]:
+    def partition_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
         """One."""
         for node_id, parts in living.items():
             for replica in parts.replica_manager:
@@ -134,14 +136,14 @@ class Invariants:
                     if known != node_id:
                         yield f"{replica.topic}-{replica.partition} epoch {replica.leader_epoch}: {known}, {node_id}"
 
-    def leader_in_isr(self, living: Living) -> Iterator[str]:
+    def leader_in_isr(self, living: LiveNodes) -> Iterator[str]:
         """In every image."""
         for node_id, parts in living.items():
-            for name, number, told in partitions(parts.controller.image):
+            for name, number, told in iterate_partitions(parts.controller.image):
                 if told.leader >= 0 and told.leader not in told.isr:
                     yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
 
-    def enough_in_sync(self, living: Living) -> Iterator[str]:
+    def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
         """Under one partition epoch with too few, a leader that knows of it stands still."""
         for node_id, parts in living.items():
             image = parts.controller.image
@@ -158,10 +160,10 @@ class Invariants:
                 if high > before:
                     yield f"{replica.topic}-{replica.partition} by node {node_id}: {before} to {high}, {told.isr}"
 
-    def strong_isr(self, living: Living) -> Iterator[str]:
+    def strong_isr(self, living: LiveNodes) -> Iterator[str]:
         """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
-        image = newest(living)
-        for name, number, told in partitions(image):
+        image = newest_image(living)
+        for name, number, told in iterate_partitions(image):
             leading = living[told.leader].replica_manager.get(name, number) if told.leader in living else None
             if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
                 continue
@@ -181,37 +183,37 @@ class Invariants:
 
 
 RULES = (
-    Invariants.single_leader_per_epoch,
-    Invariants.committed_never_lost,
-    Invariants.monotonic_high_watermark,
-    Invariants.partition_leader_per_epoch,
-    Invariants.leader_in_isr,
-    Invariants.enough_in_sync,
-    Invariants.strong_isr,
+    ClusterInvariants.single_leader_per_epoch,
+    ClusterInvariants.committed_never_lost,
+    ClusterInvariants.monotonic_high_watermark,
+    ClusterInvariants.partition_leader_per_epoch,
+    ClusterInvariants.leader_in_isr,
+    ClusterInvariants.enough_in_sync,
+    ClusterInvariants.strong_isr,
 )
 
 
-def epoch_at(chain: LogSummary, offset: int) -> int | None:
+def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
     """Of which epoch the record is that a log has there; None where it has none, or only a snapshot that covers it."""
     at = bisect_right(chain._epoch_start_offsets, offset) - 1
     return chain._epochs[at] if at >= 0 and chain.start_offset <= offset < chain.end_offset else None
 
 
-def newest(living: Living) -> MetadataImage:
+def newest_image(living: LiveNodes) -> MetadataImage:
     """The newest image any living node has published."""
     from ottla.controller.image import MetadataImage
 
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
 
 
-def partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
+def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
     """Every partition of an image: topic, number, what is known of it."""
     for name in sorted(image.topics):
         for number, told in image.topics[name].partitions.items():
             yield name, number, told
 
 
-def difference(one: MetadataImage, other: MetadataImage) -> str:
+def image_difference(one: MetadataImage, other: MetadataImage) -> str:
     """In which areas two images differ, for whoever has to find out why."""
     areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
     return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

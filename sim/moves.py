@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 from ottla.controller.image import MetadataImage
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
-from sim.clients import Service, SimClient, Unsure
+from sim.clients import ClusterService, SimClient, UnknownOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sim.world import World
+    from sim.world import Simulation
 
-REST_S = 2.0
-MOST_AT_ONCE = 4
-GIVE_UP_SHARE = 0.15
+PAUSE_S = 2.0
+MAX_CONCURRENT_MOVES = 4
+CANCEL_SHARE = 0.15
 ELECT_SHARE = 0.2
 PREFERRED = 0
 
 
-class SimMover(SimClient):
+class SimReplicaMover(SimClient):
     """The one who moves replicas about, one request at a time."""
 
     def __init__(
         self,
-        world: World,
+        world: Simulation,
         image: Callable[[], MetadataImage],
         brokers: list[int],
         topics: tuple[str, ...],
-        service: Service,
+        service: ClusterService,
     ) -> None:
         """``image``: the newest metadata that anybody alive has. Of ``topics`` those are moved that are there."""
         super().__init__(world, "mover", service)
@@ -48,14 +48,14 @@ class SimMover(SimClient):
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self.sleep(self._chance.random() * REST_S)
+            await self.sleep(self._chance.random() * PAUSE_S)
             try:
                 if self._chance.random() < ELECT_SHARE:
                     await self.call(el.ElectLeadersRequest(PREFERRED, None, 5000), 2)
                 else:
                     await self._move()
-            except Unsure:
-                self.forget_leaders()
+            except UnknownOutcome:
+                self.invalidate_leaders()
 
     async def _move(self) -> None:
         image = self._image()
@@ -65,13 +65,13 @@ class SimMover(SimClient):
         rows = [
             ar.ReassignableTopic(name, [ar.ReassignablePartition(number, self._target())])
             for name, number in self._chance.sample(
-                there, min(1 + int(self._chance.random() * MOST_AT_ONCE), len(there))
+                there, min(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES), len(there))
             )
         ]
         answer = await self.call(ar.AlterPartitionReassignmentsRequest(5000, topics=rows), 0)
         self.moves += sum(not p.error_code for topic in answer.responses for p in topic.partitions)
 
     def _target(self) -> list[int] | None:
-        if self._chance.random() < GIVE_UP_SHARE:
+        if self._chance.random() < CANCEL_SHARE:
             return None
         return self._chance.sample(self._brokers, self.service.replicas)

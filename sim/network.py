@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.world.disk import FileSlice
-from ottla.world.env import SYSTEM_BUFFERS, Accepted, Listener, SocketBuffers, Stream
-from ottla.world.tls import Tls
+from ottla.world.env import SYSTEM_BUFFERS, AcceptedStream, SocketBuffers, Stream, StreamListener
+from ottla.world.tls import TlsConfig
 
 if TYPE_CHECKING:
-    from sim.hosts import Host
-    from sim.processes import Process
+    from sim.hosts import SimHost
+    from sim.processes import SimProcess
 
 WINDOW_BYTES = 256 * 1024
 MAX_DELAY_S = 0.020
@@ -35,7 +35,7 @@ END = b""
 class Link:
     """The way from one host to another; the way back is a link of its own."""
 
-    def __init__(self, rng: random.Random, source: Host, target: Host) -> None:
+    def __init__(self, rng: random.Random, source: SimHost, target: SimHost) -> None:
         self._rng = rng
         self.source = source
         self.target = target
@@ -48,7 +48,7 @@ class Link:
     @property
     def open_at(self) -> float:
         """Nothing arrives before."""
-        return max(self.cut_until, self.source.mute_until, self.target.deaf_until)
+        return max(self.cut_until, self.source.outbound_cut_until, self.target.inbound_cut_until)
 
     def arrival(self, now_s: float) -> float:
         """When something sent now arrives, if nobody cuts the link until then."""
@@ -84,7 +84,7 @@ class Pipe:
         if not self.vanished:
             self.pieces.append((self.last_at, data))
         self.held += len(data)
-        self.tell()
+        self.notify()
 
     def end(self, now_s: float) -> None:
         """The writer closed."""
@@ -101,13 +101,13 @@ class Pipe:
         """Nothing arrives before."""
         return max(self.link.open_at, self.held_until)
 
-    def snap(self) -> None:
+    def break_connection(self) -> None:
         """Break it: what is under way is lost."""
         self.broken = self.ended = True
         self.pieces.clear()
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake both ends."""
         self.changed.set()
         self.changed = trio.Event()
@@ -116,7 +116,7 @@ class Pipe:
 class SimStream:
     """One end of a connection."""
 
-    def __init__(self, network: Network, owner: Process, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
+    def __init__(self, network: SimNetwork, owner: SimProcess, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
         self._network = network
         self._owner = owner
         self._in, self._out = pipes
@@ -130,19 +130,19 @@ class SimStream:
         deadline = trio.current_time() + timeout_s
         pipe = self._in
         while True:
-            await self._owner.running()
+            await self._owner.wait_if_paused()
             if pipe.broken:
                 raise ConnectionResetError(errno.ECONNRESET, "reset")
             now = trio.current_time()
             at = pipe.next_at()
             if at <= now:
-                return self._take(buffer)
+                return self._read_piece(buffer)
             if now >= deadline:
                 return 0
             with trio.move_on_at(min(at, deadline)):
                 await pipe.changed.wait()
 
-    def _take(self, buffer: memoryview) -> int:
+    def _read_piece(self, buffer: memoryview) -> int:
         pipe = self._in
         at, data = pipe.pieces.popleft()
         count = min(len(data), len(buffer))
@@ -150,10 +150,10 @@ class SimStream:
         if count < len(data) or data == END:
             pipe.pieces.appendleft((at, data[count:]))
         pipe.held -= count
-        pipe.tell()
+        pipe.notify()
         return count
 
-    async def wait_gone(self) -> None:
+    async def wait_disconnected(self) -> None:
         """Until the other side has closed or the connection broke; what it said before need not be read."""
         pipe = self._in
         while not pipe.broken:
@@ -165,7 +165,7 @@ class SimStream:
                     await pipe.changed.wait()
             else:
                 await pipe.changed.wait()
-            await self._owner.running()
+            await self._owner.wait_if_paused()
         await trio.lowlevel.checkpoint()
 
     async def send(self, chunks: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ class SimStream:
             while pipe.held >= WINDOW_BYTES and not pipe.broken:
                 self.send_waits += 1
                 await pipe.changed.wait()
-            await self._owner.running()
+            await self._owner.wait_if_paused()
             if pipe.vanished and pipe.link.target.up and pipe.link.open_at <= trio.current_time():
                 self.reset()
             if pipe.broken or pipe.ended:
@@ -187,30 +187,30 @@ class SimStream:
             pipe.put(trio.current_time(), data[at : at + size])
             at += size
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Told when the news arrives, if its own process still lives then."""
 
         async def watch() -> None:
-            await self.wait_gone()
+            await self.wait_disconnected()
             if not self._owner.dead:
                 callback()
 
-        self._owner.world.start_soon(watch)
+        self._owner.simulation.start_soon(watch)
 
     def close(self) -> None:
         """End both directions: the other side reads what is under way, then the end."""
         self._out.end(self._network.now_s())
         self._in.broken = True
-        self._in.tell()
+        self._in.notify()
         self._network.forget(self)
 
     def reset(self) -> None:
         """Break both directions at once: what is under way is lost."""
-        self._in.snap()
-        self._out.snap()
+        self._in.break_connection()
+        self._out.break_connection()
         self._network.forget(self)
 
-    def orphan(self) -> None:
+    def close_by_kernel(self) -> None:
         """The process is gone, its kernel closes: unread bytes make a reset of it. A cut link swallows the news."""
         if self._out.link.open_at > self._network.now_s():
             self.vanish()
@@ -221,7 +221,7 @@ class SimStream:
 
     def vanish(self) -> None:
         """The machine is gone, or a box between forgot the connection: nobody is told."""
-        self._in.snap()
+        self._in.break_connection()
         self._in.broken = False
         self._in.vanished = True
         self._in.ended = False
@@ -243,25 +243,25 @@ class SimStream:
 class SimListener:
     """A place where connections come in."""
 
-    def __init__(self, network: Network, owner: Process, port: int) -> None:
+    def __init__(self, network: SimNetwork, owner: SimProcess, port: int) -> None:
         self._network = network
         self._owner = owner
         self.port = port
-        self.on_crowded: Callable[[], int] = int
+        self.on_descriptors_low: Callable[[], int] = int
         self.waiting: deque[SimStream] = deque()
         self.arrived = trio.Event()
 
-    async def accept(self) -> Accepted:
+    async def accept(self) -> AcceptedStream:
         """The next connection."""
         await trio.lowlevel.checkpoint()
         while True:
-            await self._owner.running()
+            await self._owner.wait_if_paused()
             if self.waiting:
                 return self.waiting.popleft()
             self.arrived = trio.Event()
             await self.arrived.wait()
 
-    def offer(self, owner_of: Callable[[Process], SimStream]) -> None:
+    def offer(self, owner_of: Callable[[SimProcess], SimStream]) -> None:
         """A connection has come in."""
         self.waiting.append(owner_of(self._owner))
         self.arrived.set()
@@ -276,16 +276,16 @@ class SimListener:
         self.waiting.clear()
 
 
-class Network:
+class SimNetwork:
     """All links and connections of a world."""
 
-    def __init__(self, rng: random.Random, hosts: Callable[[str], Host], now_s: Callable[[], float]) -> None:
+    def __init__(self, rng: random.Random, hosts: Callable[[str], SimHost], now_s: Callable[[], float]) -> None:
         self._rng = rng
         self._hosts = hosts
         self.now_s = now_s
         self.links: dict[tuple[str, str], Link] = {}
         self.listeners: dict[tuple[str, int], SimListener] = {}
-        self.streams: dict[SimStream, Process] = {}
+        self.streams: dict[SimStream, SimProcess] = {}
         """Both ends of every connection, in the order they were made."""
         self._free_port = FIRST_FREE_PORT
 
@@ -304,38 +304,38 @@ class Network:
         """That end is closed."""
         self.streams.pop(stream, None)
 
-    def streams_of(self, owner: Process) -> list[SimStream]:
+    def streams_of(self, owner: SimProcess) -> list[SimStream]:
         """The open ends a process has."""
         return [stream for stream, process in self.streams.items() if process is owner]
 
-    def close_all_of(self, owner: Process, how: Callable[[SimStream], None]) -> None:
+    def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
         """A process is gone: its listeners close, its connections end in that way."""
         for listener in [x for x in self.listeners.values() if x._owner is owner]:
             listener.close()
         for stream in self.streams_of(owner):
             how(stream)
 
-    def some(self) -> list[SimStream]:
+    def random_half(self) -> list[SimStream]:
         """One connection in two."""
         return [s for s in list(self.streams) if self._rng.random() < 0.5]
 
-    def heal(self) -> None:
+    def restore_links(self) -> None:
         """Every link is open and loses nothing."""
         for link in self.links.values():
-            link.cut_until = link.source.mute_until = link.target.deaf_until = 0.0
+            link.cut_until = link.source.outbound_cut_until = link.target.inbound_cut_until = 0.0
             link.loss = 0.0
             link.delay_s = MAX_DELAY_S
         for stream in self.streams:
             stream._in.held_until = stream._out.held_until = 0.0
-            stream._in.tell()
+            stream._in.notify()
 
-    def mend(self) -> None:
+    def close_half_open(self) -> None:
         """Connections that a box between forgot end, and both sides hear of it."""
         for stream in list(self.streams):
             if stream._out.vanished and stream._out.link.target.up:
                 stream.reset()
 
-    async def listen(self, owner: Process, host: str, port: int) -> Listener:
+    async def listen(self, owner: SimProcess, host: str, port: int) -> StreamListener:
         """Listen on the owner's host. Raises OSError where the address is another's or the port in use."""
         await trio.lowlevel.checkpoint()
         if host not in (owner.host.name, *ANY_ADDRESS):
@@ -349,7 +349,7 @@ class Network:
         listener = self.listeners[place] = SimListener(self, owner, port)
         return listener
 
-    async def connect(self, owner: Process, host: str, port: int) -> Stream:
+    async def connect(self, owner: SimProcess, host: str, port: int) -> Stream:
         """Connect. Raises OSError where nobody listens, or the machine cannot be reached in time."""
         there, back = self.link(owner.host.name, host), self.link(host, owner.host.name)
         deadline = trio.current_time() + CONNECT_TIMEOUT_S
@@ -358,13 +358,13 @@ class Network:
         if at > deadline or not there.target.up:
             await trio.sleep_until(deadline)
             raise TimeoutError(errno.ETIMEDOUT, "no answer")
-        await owner.running()
+        await owner.wait_if_paused()
         listener = self.listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
         out, answers = Pipe(there), Pipe(back)
 
-        def other_end(server: Process) -> SimStream:
+        def other_end(server: SimProcess) -> SimStream:
             stream = SimStream(self, server, (out, answers), owner.host.name, host)
             stream.local = (host, port)
             self.streams[stream] = server
@@ -376,19 +376,19 @@ class Network:
         return client
 
 
-class HostNet:
+class SimHostNetwork:
     """The network as one process sees it."""
 
-    def __init__(self, network: Network, owner: Process) -> None:
+    def __init__(self, network: SimNetwork, owner: SimProcess) -> None:
         self._network = network
         self._owner = owner
 
     async def listen(
-        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
-    ) -> Listener:
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
         """Listen; nobody listens in here, so nothing is encrypted."""
         return await self._network.listen(self._owner, host, port)
 
-    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Connect."""
         return await self._network.connect(self._owner, host, port)

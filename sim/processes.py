@@ -9,42 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.world.env import ChildDied, Ground
-from ottla.world.memory_disk import Killed
+from ottla.world.env import ChildDied, WorkerContext
+from ottla.world.memory_disk import ProcessKilled
 from sim.env import SimEnv
 from sim.network import SimStream
-from sim.threads import Job, Threads
+from sim.threads import SimThreadJob, ThreadScheduler
 
 if TYPE_CHECKING:
-    from sim.hosts import Host
-    from sim.world import World
+    from sim.hosts import SimHost
+    from sim.world import Simulation
 
 STEP_S = 0.002
 """Longest time between two moves of a job in a thread."""
-ORPHAN_S = 0.2
+ORPHAN_LIFETIME_S = 0.2
 """A child notices within this time that its parent is gone."""
 
 
-class Process:
+class SimProcess:
     """One process on a host, from its start to its death."""
 
-    def __init__(self, world: World, host: Host, parent: Process | None = None) -> None:
-        self.world = world
+    def __init__(self, world: Simulation, host: SimHost, parent: SimProcess | None = None) -> None:
+        self.simulation = world
         self.host = host
         self.session = host.disk.session()
-        self.threads = Threads(world.rng, world.now_s)
+        self.threads = ThreadScheduler(world.rng, world.now_s)
         self.threads.slow_s = host.slow_s
-        self.session.turn = self.threads.turn
+        self.session.on_call = self.threads.on_disk_call
         self.session.died = self._session_died
         self.threads.after_step = self._after_step
         self.env = SimEnv(self)
         self.scope: trio.CancelScope | None = None
         """Around all its tasks: cancelled when it dies."""
         self.parent = parent
-        self.children: dict[Process, None] = {}
+        self.children: dict[SimProcess, None] = {}
         self.paused = False
         self._resumed = trio.Event()
-        self._buried = False
+        self._cleaned_up = False
         host.processes[self] = None
 
     @property
@@ -54,7 +54,7 @@ class Process:
 
     # ------------------------------------------------------------------ life and death
 
-    async def live(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
+    async def run_until_end(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
         """Run its tasks until they end, or it is killed; what ended it.
 
         Nothing of it is left afterwards: connections end as a kernel ends them.
@@ -66,7 +66,7 @@ class Process:
         except BaseException as error:  # noqa: BLE001,RUF100 - the caller sorts it out
             ended = error
         if ended is None and self.dead:
-            ended = Killed()
+            ended = ProcessKilled()
         self.kill()
         return ended
 
@@ -76,23 +76,23 @@ class Process:
 
     def vanish(self) -> None:
         """The machine is gone: nobody hears of it."""
-        self._buried = True
+        self._cleaned_up = True
         self.session.kill()
-        self._bury(SimStream.vanish)
+        self._clean_up(SimStream.vanish)
 
     def _session_died(self) -> None:
-        if self.threads.current is None and not self._buried:
-            self._buried = True
-            self._bury(SimStream.orphan)
+        if self.threads.current is None and not self._cleaned_up:
+            self._cleaned_up = True
+            self._clean_up(SimStream.close_by_kernel)
 
     def _after_step(self) -> None:
         """A job may have been at the call that the process died at."""
         if self.dead:
             self._session_died()
 
-    def _bury(self, how: Callable[[SimStream], None]) -> None:
+    def _clean_up(self, how: Callable[[SimStream], None]) -> None:
         self.threads.end()
-        self.world.network.close_all_of(self, how)
+        self.simulation.network.close_all_of(self, how)
         self.host.processes.pop(self, None)
         if self.parent is not None:
             self.parent.children.pop(self, None)
@@ -106,7 +106,7 @@ class Process:
         """SIGSTOP: it makes no step, time passes, its kernel goes on taking bytes."""
         if not self.dead and not self.paused:
             self.paused = True
-            self.env.hold_deadlines()
+            self.env.suspend_deadlines()
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -114,9 +114,9 @@ class Process:
             self.paused = False
             self._resumed.set()
             self._resumed = trio.Event()
-            self.env.release_deadlines()
+            self.env.resume_deadlines()
 
-    async def running(self) -> None:
+    async def wait_if_paused(self) -> None:
         """Every wait ends here: a process that is paused goes on when it is not."""
         while self.paused:
             await self._resumed.wait()
@@ -131,20 +131,20 @@ class Process:
             raise job.error
         return job.result
 
-    async def _drive(self, job: Job) -> None:
+    async def _drive(self, job: SimThreadJob) -> None:
         with job.scope:
             while not job.done:
-                now = self.world.now_s()
-                await trio.sleep(max(self.world.rng.random() * STEP_S, job.wake_at - now))
-                await self.running()
-                if not job.done and job.wake_at <= self.world.now_s():
+                now = self.simulation.now_s()
+                await trio.sleep(max(self.simulation.rng.random() * STEP_S, job.wake_at - now))
+                await self.wait_if_paused()
+                if not job.done and job.wake_at <= self.simulation.now_s():
                     self.threads.step(job)
         if not job.done:  # never begun, and the process is gone
             self.threads.step(job)
 
-    async def in_child(self, work: Callable[[Ground, Any], Any], argument: Any) -> Any:
+    async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
         """A job in a process of its own: killed where the waiter is cancelled; an orphan lives on for a moment."""
-        child = Process(self.world, self.host, self)
+        child = SimProcess(self.simulation, self.host, self)
         child.session.fault = self.session.fault
         self.children[child] = None
         sent = pickle.dumps((work, argument))
@@ -154,7 +154,7 @@ class Process:
         def main() -> bytes:
             job, given = pickle.loads(sent)
             try:
-                ground = Ground(child.session, child.env.monotonic_s, child.threads.pause)
+                ground = WorkerContext(child.session, child.env.monotonic_s, child.threads.pause)
                 return pickle.dumps((True, job(ground, given)))
             except Exception as error:  # noqa: BLE001,RUF100 - the parent decides what it means
                 return pickle.dumps((False, error))
@@ -163,19 +163,19 @@ class Process:
             outcome.append(await child.in_thread(main))
 
         async def life() -> None:
-            await child.live(run)
+            await child.run_until_end(run)
             over.set()
 
-        self.world.start_soon(life)
+        self.simulation.start_soon(life)
         try:
             await over.wait()
         except trio.Cancelled:
             if self.dead:
-                self.world.start_soon(partial(_end_soon, child))
+                self.simulation.start_soon(partial(_kill_orphan, child))
             else:
                 child.kill()
             raise
-        await self.running()
+        await self.wait_if_paused()
         if not outcome:
             raise ChildDied("killed")
         good, result = pickle.loads(outcome[0])
@@ -184,6 +184,6 @@ class Process:
         return result
 
 
-async def _end_soon(child: Process) -> None:
-    await trio.sleep(child.world.rng.random() * ORPHAN_S)
+async def _kill_orphan(child: SimProcess) -> None:
+    await trio.sleep(child.simulation.rng.random() * ORPHAN_LIFETIME_S)
     child.kill()

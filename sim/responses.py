@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from ottla.wire.compiler import Chunk
     from ottla.wire.framing import RequestFrame
 
-Place = tuple[str | bytes, int]
+ResponsePartition = tuple[str | bytes, int]
 """Topic (its name, or its id from v13 on) and partition."""
-CHECKED = frozenset({ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.SHARE_FETCH})
+CHECKED_APIS = frozenset({ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.SHARE_FETCH})
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
 METADATA_TOPIC = "__cluster_metadata"
-MOST_SESSIONS = 2000
+MAX_SESSIONS = 2000
 
 
-class BadResponse(AssertionError):
+class InvalidResponse(AssertionError):
     """A response breaks a property; it names API, version, client and partition."""
 
 
-class Batches(NamedTuple):
+class BatchOffsets(NamedTuple):
     """Offsets of the batches in a records field."""
 
     whole: list[tuple[int, int]]
@@ -64,7 +64,7 @@ class Batches(NamedTuple):
     """Bytes behind the last whole batch."""
 
 
-def batches_of(raw: bytes) -> Batches:
+def parse_batch_offsets(raw: bytes) -> BatchOffsets:
     """Return the offsets of the batches in ``raw``.
 
     Raises:
@@ -77,15 +77,15 @@ def batches_of(raw: bytes) -> Batches:
         base, size = read_offset_and_size(raw, at)
         assert size >= min_batch_bytes(raw, at), f"a batch of {size} bytes at byte {at}"
         if size > len(raw) - at:
-            return Batches(whole, base, len(raw) - at)
+            return BatchOffsets(whole, base, len(raw) - at)
         header = parse_any_header(raw, at)
         whole.append((header.base_offset, header.last_offset))
         at += size
     rest = len(raw) - at
-    return Batches(whole, read_offset_and_size(raw, at)[0] if rest >= LOG_OVERHEAD_BYTES else None, rest)
+    return BatchOffsets(whole, read_offset_and_size(raw, at)[0] if rest >= LOG_OVERHEAD_BYTES else None, rest)
 
 
-class Reader(NamedTuple):
+class FetchLimits(NamedTuple):
     """What a fetch may get besides the limits of its partitions."""
 
     max_bytes: int
@@ -93,7 +93,7 @@ class Reader(NamedTuple):
     committed: bool
 
 
-def check_row(row: PartitionData, offset: int, reader: Reader, *, has_holes: bool) -> int:
+def check_row(row: PartitionData, offset: int, reader: FetchLimits, *, has_holes: bool) -> int:
     """Check a partition's records; return the number of whole batches.
 
     Raises:
@@ -103,7 +103,7 @@ def check_row(row: PartitionData, offset: int, reader: Reader, *, has_holes: boo
     if not raw:
         return 0
     assert row.error_code == 0, f"{len(raw)} bytes with error {row.error_code}"
-    found = batches_of(raw)
+    found = parse_batch_offsets(raw)
     assert found.whole, f"no whole batch in {len(raw)} bytes"
     first, last = found.whole[0]
     assert last >= offset, f"first batch {first} to {last} ends below fetch offset {offset}"
@@ -121,14 +121,17 @@ def check_row(row: PartitionData, offset: int, reader: Reader, *, has_holes: boo
 
 
 def check_fetch(
-    rows: Iterable[tuple[Place, PartitionData]], wanted: dict[Place, FetchPartition], reader: Reader, holes: Holes
+    rows: Iterable[tuple[ResponsePartition, PartitionData]],
+    wanted: dict[ResponsePartition, FetchPartition],
+    reader: FetchLimits,
+    holes: OffsetGaps,
 ) -> None:
     """Check the rows of a Fetch response against what was wanted, in the order of the response.
 
     Raises:
         AssertionError: a property does not hold.
     """
-    seen: set[Place] = set()
+    seen: set[ResponsePartition] = set()
     left, may_exceed = reader.max_bytes, True
     for place, row in rows:
         assert place not in seen, f"{place} is answered twice"
@@ -136,7 +139,7 @@ def check_fetch(
         assert place in wanted, f"{place} was not asked for"
         part, size = wanted[place], len(row.records or b"")
         try:
-            count = check_row(row, part.fetch_offset, reader, has_holes=size > 0 and holes.has(place))
+            count = check_row(row, part.fetch_offset, reader, has_holes=size > 0 and holes.allowed(place))
             limit = max(min(part.partition_max_bytes, left), 0)
             exceeds = f"{size} bytes in {count} batches, limit {limit}"
             assert size <= limit or (may_exceed and count == 1), exceeds
@@ -145,13 +148,13 @@ def check_fetch(
         left, may_exceed = max(left - size, 0), may_exceed and not size
 
 
-class Holes:
+class OffsetGaps:
     """Logs whose offsets are not contiguous: those of compacted topics."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
 
-    def has(self, place: Place) -> bool:
+    def allowed(self, place: ResponsePartition) -> bool:
         """Return whether offsets may be missing between batches."""
         topic, partition = place
         name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
@@ -159,13 +162,13 @@ class Holes:
         return replica is None or replica.log.config.compact
 
 
-class ResponseChecks:
+class ResponseChecker:
     """Observer that checks the responses of one node."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._fetch_max_bytes = services.fetch_max_bytes
-        self._holes = Holes(services)
-        self._sessions: dict[int, dict[Place, FetchPartition]] = {}
+        self._holes = OffsetGaps(services)
+        self._sessions: dict[int, dict[ResponsePartition, FetchPartition]] = {}
         """Partitions of the fetch sessions, by session id."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
@@ -178,9 +181,9 @@ class ResponseChecks:
             BadResponse: a property does not hold.
         """
         key, version = request.key, request.version
-        if key not in CHECKED:
+        if key not in CHECKED_APIS:
             return
-        frame = bytes_of(chunks)
+        frame = join_chunks(chunks)
         if frame is None:
             return
         try:
@@ -188,7 +191,7 @@ class ResponseChecks:
             _, start = compiler.decode(ResponseHeader, response_header_version(key, version), frame[4:])
             response = compiler.decode_exact(response_class(key), version, frame[4 + start :])
         except WireError as error:
-            raise BadResponse(f"{key.name} v{version}: {error}") from error
+            raise InvalidResponse(f"{key.name} v{version}: {error}") from error
         try:
             if isinstance(response, FetchResponse):
                 self._fetch(asked, version, response)
@@ -198,13 +201,13 @@ class ResponseChecks:
                 assert isinstance(response, ShareFetchResponse)
                 check_share_fetch(response)
         except AssertionError as error:
-            raise BadResponse(f"{key.name} v{version} of {request.client_id!r}: {error}") from None
+            raise InvalidResponse(f"{key.name} v{version} of {request.client_id!r}: {error}") from None
 
     def _fetch(self, asked: FetchRequest, version: int, response: FetchResponse) -> None:
-        rows = list(_rows(response, version))
+        rows = list(_partitions(response, version))
         if response.error_code or any(place[0] == METADATA_TOPIC for place, _ in rows):
             return
-        named = dict(_rows(asked, version))
+        named = dict(_partitions(asked, version))
         is_whole = asked.session_epoch in (0, -1)
         if is_whole:
             self._sessions.pop(asked.session_id, None)
@@ -220,17 +223,17 @@ class ResponseChecks:
                     wanted.pop((topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, number), None)
         is_consumer = asked.replica_id < 0 and asked.replica_state.replica_id < 0
         most = min(asked.max_bytes, self._fetch_max_bytes)
-        check_fetch(rows, wanted, Reader(most, is_consumer, asked.isolation_level == READ_COMMITTED), self._holes)
+        check_fetch(rows, wanted, FetchLimits(most, is_consumer, asked.isolation_level == READ_COMMITTED), self._holes)
         if is_whole and not response.throttle_time_ms:
             missing = named.keys() - {place for place, _ in rows}
             assert not missing, f"{len(missing)} partitions are not answered: {sorted(map(str, missing))[:3]}"
         if is_whole and response.session_id:
             self._sessions[response.session_id] = dict(named)
-            if len(self._sessions) > MOST_SESSIONS:
+            if len(self._sessions) > MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
 
 
-def _rows(message: FetchRequest | FetchResponse, version: int) -> Iterator[tuple[Place, Any]]:
+def _partitions(message: FetchRequest | FetchResponse, version: int) -> Iterator[tuple[ResponsePartition, Any]]:
     topics: list[Any] = message.topics if isinstance(message, FetchRequest) else message.responses
     for topic in topics:
         for row in topic.partitions:
@@ -263,14 +266,14 @@ def check_share_fetch(response: ShareFetchResponse) -> None:
     Raises:
         AssertionError: a property does not hold.
     """
-    seen: set[Place] = set()
+    seen: set[ResponsePartition] = set()
     for topic in response.responses:
         for row in topic.partitions:
             place = topic.topic_id, row.partition_index
             assert place not in seen, f"{place} is answered twice"
             seen.add(place)
             raw = bytes(row.records or b"")
-            found = batches_of(raw)
+            found = parse_batch_offsets(raw)
             assert not found.rest_bytes, f"{place}: {found.rest_bytes} bytes behind the last whole batch"
             assert bool(raw) == bool(row.acquired_records), f"{place}: {len(raw)} bytes, {row.acquired_records}"
             before = -1
@@ -283,7 +286,7 @@ def check_share_fetch(response: ShareFetchResponse) -> None:
                 assert inside, f"{place}: {found.whole} for {row.acquired_records}"
 
 
-def bytes_of(chunks: Sequence[Chunk]) -> bytes | None:
+def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
     """Return a whole response; None where a file cannot be read or was truncated meanwhile.
 
     The simulator's files are read beside their process: a read counts as none of its calls, and nothing fails it.
@@ -309,5 +312,5 @@ def bytes_of(chunks: Sequence[Chunk]) -> bytes | None:
 
 def install() -> None:
     """Have the responses of every node of this process checked that starts from now on."""
-    if ResponseChecks not in observer.request_observer_factories:
-        observer.request_observer_factories.append(ResponseChecks)
+    if ResponseChecker not in observer.request_observer_factories:
+        observer.request_observer_factories.append(ResponseChecker)

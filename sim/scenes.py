@@ -19,9 +19,9 @@ from ottla.controller.raft import events
 from ottla.controller.raft.states import RaftLeaderState
 
 if TYPE_CHECKING:
-    from sim.lives import Lives
-    from sim.voters import Voters
-    from sim.world import World
+    from sim.lives import NodeLifecycle
+    from sim.voters import DynamicVoters
+    from sim.world import Simulation
 
 SHARE = 0.6
 """Of the quorums of three or more."""
@@ -35,28 +35,28 @@ SEEN_S = 0.1
 """So long a leader has for showing what it takes for committed."""
 
 
-def are_played(seed: int, nodes: int) -> bool:
+def uses_scripted_faults(seed: int, nodes: int) -> bool:
     """Whether there are scenes in a run."""
     return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
 
 
-class Scenes:
+class ScriptedFaults:
     """One after the other, in some of the runs."""
 
     def __init__(
         self,
-        world: World,
+        world: Simulation,
         seed: int,
-        voters: Voters | None,
-        lives: Mapping[int, Lives],
+        voters: DynamicVoters | None,
+        lives: Mapping[int, NodeLifecycle],
         living: Callable[[], dict[int, Any]],
         until_s: float,
     ) -> None:
         """``voters``: None where the settings say who votes. ``until_s``: nobody is killed from then on."""
-        self._world = world
+        self._simulation = world
         self._chance = random.Random(f"scenes {seed}")
         self._voters = voters
-        self._lives = lives
+        self._lifecycles = lives
         self._living = living
         self._until_s = until_s
         self.played = 0
@@ -66,7 +66,7 @@ class Scenes:
         while True:
             await trio.sleep(REST_S * (0.5 + self._chance.random()))
             leader = self._leader()
-            if leader is not None and self._world.now_s() < self._until_s - BEHIND_S:
+            if leader is not None and self._simulation.now_s() < self._until_s - BEHIND_S:
                 later = [] if self._voters is None else [self._forgotten, self._hurried]
                 scene = self._chance.choice([self._older, *later])
                 await scene(*leader)
@@ -87,25 +87,25 @@ class Scenes:
     async def _forgotten(self, leader: int, raft: Any) -> None:
         others = [v.id for v in raft.machine.voters.current if v.id != leader]
         behind, lost = self._chance.sample(others, 2)
-        self._world.note(f"scene: n{behind} falls behind, n{lost} loses its disk, n{leader} is alone")
+        self._simulation.trace_event(f"scene: n{behind} falls behind, n{lost} loses its disk, n{leader} is alone")
         self._cut([behind], BEHIND_S)
         await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
-        process = self._lives[lost].process
-        if process is None or process.dead or self._world.now_s() >= self._until_s:
+        process = self._lifecycles[lost].process
+        if process is None or process.dead or self._simulation.now_s() >= self._until_s:
             return
         self.played += 1
         assert self._voters is not None
-        self._voters.lose(lost)
+        self._voters.maybe_lose_disk(lost)
         process.kill()
         self._cut([leader], ALONE_S)
-        self._cut([behind], 0, [n for n in self._lives if n != leader])
+        self._cut([behind], 0, [n for n in self._lifecycles if n != leader])
         await trio.sleep(ALONE_S)
 
     async def _older(self, old: int, raft: Any) -> None:
         others = self._chance.sample([v.id for v in raft.machine.voters.current if v.id != old], 2)
         if len(raft.machine.voters.current) != 3:
             return
-        self._world.note(f"scene: n{old} has records that nobody has, and comes back with them")
+        self._simulation.trace_event(f"scene: n{old} has records that nobody has, and comes back with them")
         self.played += 1
         self._cut([old], ALONE_S)
         await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
@@ -139,40 +139,40 @@ class Scenes:
 
     def _kill(self, one: int) -> bool:
         """Kill it, if it is there and may be; says so."""
-        process = self._lives[one].process
-        if process is None or process.dead or self._world.now_s() >= self._until_s:
+        process = self._lifecycles[one].process
+        if process is None or process.dead or self._simulation.now_s() >= self._until_s:
             return False
         process.kill()
         return True
 
     async def _until(self, holds: Callable[[], bool]) -> bool:
         """Wait for it, not for long; says whether it came."""
-        until = self._world.now_s() + ALONE_S
+        until = self._simulation.now_s() + ALONE_S
         while not holds():
-            if self._world.now_s() > min(until, self._until_s):
+            if self._simulation.now_s() > min(until, self._until_s):
                 return False
             await trio.sleep(LOOK_S)
         return True
 
     async def _hurried(self, leader: int, raft: Any) -> None:
         others = [v for v in raft.machine.voters.current if v.id != leader]
-        self._world.note(f"scene: n{leader} is alone, and asked to let all go")
+        self._simulation.trace_event(f"scene: n{leader} is alone, and asked to let all go")
         self.played += 1
         self._cut([leader], ALONE_S)
         for voter in others:
-            self._world.start_soon(lambda v=voter: self._ask(raft, events.RemoveVoter(v)))  # type: ignore[misc]
+            self._simulation.start_soon(lambda v=voter: self._ask(raft, events.RemoveVoter(v)))  # type: ignore[misc]
         await trio.sleep(ALONE_S)
 
     async def _ask(self, raft: Any, request: events.RemoveVoter) -> None:
         with trio.move_on_after(ALONE_S):
             answer = (await raft.handle_request(request)).answer
-            self._world.note(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
+            self._simulation.trace_event(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
 
     def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:
         """Those hear none of the others from now on, nor the others them."""
-        over = self._world.now_s() + for_s
+        over = self._simulation.now_s() + for_s
         for one in some:
-            for other in self._lives if others is None else others:
+            for other in self._lifecycles if others is None else others:
                 if other not in some:
                     for source, target in ((one, other), (other, one)):
-                        self._world.network.link(f"n{source}", f"n{target}").cut_until = over
+                        self._simulation.network.link(f"n{source}", f"n{target}").cut_until = over

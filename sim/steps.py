@@ -14,7 +14,7 @@ from ottla.broker.txn.records import TransactionRecord
 from ottla.broker.txn.state import S
 
 
-class Step(Enum):
+class TransactionStep(Enum):
     """Where a transaction has got to. *Written*: its record stands in the log of the leader, and may get lost."""
 
     ID_WRITTEN = "id-written"
@@ -22,33 +22,33 @@ class Step(Enum):
     OPEN = "open"
     DECIDED_WRITTEN = "decided-written"
     DECIDED = "decided"
-    SOME_KNOW = "some-know"
+    SOME_MARKERS_WRITTEN = "some-know"
     """A partition at least has its marker."""
     COMPLETE_WRITTEN = "complete-written"
     COMPLETE = "complete"
 
 
 WRITTEN = {
-    S.EMPTY: Step.ID_WRITTEN,
-    S.ONGOING: Step.OPEN_WRITTEN,
-    S.PREPARE_COMMIT: Step.DECIDED_WRITTEN,
-    S.PREPARE_ABORT: Step.DECIDED_WRITTEN,
-    S.COMPLETE_COMMIT: Step.COMPLETE_WRITTEN,
-    S.COMPLETE_ABORT: Step.COMPLETE_WRITTEN,
+    S.EMPTY: TransactionStep.ID_WRITTEN,
+    S.ONGOING: TransactionStep.OPEN_WRITTEN,
+    S.PREPARE_COMMIT: TransactionStep.DECIDED_WRITTEN,
+    S.PREPARE_ABORT: TransactionStep.DECIDED_WRITTEN,
+    S.COMPLETE_COMMIT: TransactionStep.COMPLETE_WRITTEN,
+    S.COMPLETE_ABORT: TransactionStep.COMPLETE_WRITTEN,
 }
 COMMITTED = {
-    S.ONGOING: Step.OPEN,
-    S.PREPARE_COMMIT: Step.DECIDED,
-    S.PREPARE_ABORT: Step.DECIDED,
-    S.COMPLETE_COMMIT: Step.COMPLETE,
-    S.COMPLETE_ABORT: Step.COMPLETE,
+    S.ONGOING: TransactionStep.OPEN,
+    S.PREPARE_COMMIT: TransactionStep.DECIDED,
+    S.PREPARE_ABORT: TransactionStep.DECIDED,
+    S.COMPLETE_COMMIT: TransactionStep.COMPLETE,
+    S.COMPLETE_ABORT: TransactionStep.COMPLETE,
 }
-Told = Callable[[int, str, Step], None]
+StepListener = Callable[[int, str, TransactionStep], None]
 """(the coordinator's node, the transactional id, the step)."""
 
 
 @contextmanager
-def watched(told: Told) -> Iterator[None]:
+def observe_steps(told: StepListener) -> Iterator[None]:
     """Have each step of each transaction told that any coordinator of this process takes, the moment it is taken."""
     replay, arrived, marked = (
         TransactionStateMachine.replay,
@@ -56,7 +56,7 @@ def watched(told: Told) -> Iterator[None]:
         TransactionStateMachine._on_markers_written,
     )
 
-    def tell(machine: TransactionStateMachine, name: str, step: Step | None) -> None:
+    def tell(machine: TransactionStateMachine, name: str, step: TransactionStep | None) -> None:
         if step is not None:
             told(machine._marker_sender._dependencies.node_id, name, step)
 
@@ -75,7 +75,7 @@ def watched(told: Told) -> Iterator[None]:
     def on_marked(self: TransactionStateMachine, event: MarkersWritten) -> Any:
         found = marked(self, event)
         if event.pending_transition.remaining_partitions:
-            tell(self, event.transactional_id, Step.SOME_KNOW)
+            tell(self, event.transactional_id, TransactionStep.SOME_MARKERS_WRITTEN)
         return found
 
     planted: Any = TransactionStateMachine

@@ -7,7 +7,7 @@ from typing import NoReturn
 from ottla.broker.coordinator import errors
 
 
-def raise_failure(error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> NoReturn:
+def raise_coordinator_failure(error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> NoReturn:
     """Raise what a node would only log.
 
     Raises:
@@ -16,6 +16,6 @@ def raise_failure(error: errors.CoordinatorStateError, topic: str, partition: in
     raise AssertionError(f"{topic}-{partition} failed at {event}") from error.__cause__
 
 
-def end_on_failure() -> None:
+def end_on_coordinator_failure() -> None:
     """Have the failure of a coordinator end the process it runs in, as a broken invariant does."""
-    errors.report_failure = raise_failure
+    errors.report_failure = raise_coordinator_failure

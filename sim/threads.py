@@ -15,20 +15,20 @@ from typing import Any
 
 import trio
 
-PARK = 0.4
+YIELD_SHARE = 0.4
 """Chance that a job gives the baton back at a disk call."""
-OVERTAKE = 0.3
+PREEMPT_SHARE = 0.3
 """Chance that at a disk call of the loop a job moves on first."""
 SLOW_CALLS = ("fsync", "fsync_dir")
 
 
-class Worker:
+class SimWorkerThread:
     """A thread of the machine's, lent to one job after the other."""
 
     def __init__(self) -> None:
         self.go = threading.Semaphore(0)
         self.back = threading.Semaphore(0)
-        self.job: Job | None = None
+        self.job: SimThreadJob | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -39,26 +39,26 @@ class Worker:
             self.job = None  # with all it holds: the disks of a world
             self.back.release()
 
-    def swap(self) -> None:
+    def resume_until_yield(self) -> None:
         """From outside: let the thread run until it gives the baton back."""
         self.go.release()
         self.back.acquire()
 
-    def park(self) -> None:
+    def yield_control(self) -> None:
         """From the thread itself: give the baton back, and wait for it."""
         self.back.release()
         self.go.acquire()
 
 
-_IDLE: list[Worker] = []
+_IDLE: list[SimWorkerThread] = []
 
 
-class Job:
+class SimThreadJob:
     """Work on its way through a thread."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
-        self.worker = _IDLE.pop() if _IDLE else Worker()
+        self.worker = _IDLE.pop() if _IDLE else SimWorkerThread()
         self.worker.job = self
         self.scope = trio.CancelScope(shield=True)
         """Around whoever waits for it: cancelled when the process is gone."""
@@ -77,48 +77,48 @@ class Job:
         self.done = True
 
 
-class Threads:
-    """The threads of one process. `turn` is asked at each disk call, whoever makes it."""
+class ThreadScheduler:
+    """The threads of one process. `on_disk_call` is asked at each disk call, whoever makes it."""
 
     def __init__(self, rng: random.Random, now_s: Callable[[], float]) -> None:
         self._rng = rng
         self._now_s = now_s
-        self.jobs: dict[Job, None] = {}
-        self.current: Job | None = None
+        self.jobs: dict[SimThreadJob, None] = {}
+        self.current: SimThreadJob | None = None
         """Whose turn it is; None: the loop's."""
         self.dead = False
         self.after_step: Callable[[], None] = lambda: None
         self.slow_s = 0.0
         """Longest time a sync takes on this disk."""
 
-    def start(self, work: Callable[[], Any]) -> Job:
+    def start(self, work: Callable[[], Any]) -> SimThreadJob:
         """A new job; it has not moved yet."""
-        job = Job(work)
+        job = SimThreadJob(work)
         self.jobs[job] = None
         return job
 
-    def step(self, job: Job) -> None:
+    def step(self, job: SimThreadJob) -> None:
         """Let it move to where it gives the baton back."""
         before, self.current = self.current, job
-        job.worker.swap()
+        job.worker.resume_until_yield()
         self.current = before
         if job.done:
             self.jobs.pop(job, None)
             _IDLE.append(job.worker)
         self.after_step()
 
-    def turn(self, what: str) -> None:
+    def on_disk_call(self, what: str) -> None:
         """Somebody is at a disk call, before or after it: perhaps others go first."""
         if self.dead:
             return
         job = self.current
         if job is not None:
-            if self._rng.random() < PARK:
+            if self._rng.random() < YIELD_SHARE:
                 if self.slow_s and what in SLOW_CALLS:
                     job.wake_at = self._now_s() + self._rng.random() * self.slow_s
-                job.worker.park()
+                job.worker.yield_control()
             return
-        while self.jobs and self._rng.random() < OVERTAKE:
+        while self.jobs and self._rng.random() < PREEMPT_SHARE:
             ready = [x for x in self.jobs if x.wake_at <= self._now_s()]
             if not ready:
                 return
@@ -132,7 +132,7 @@ class Threads:
         assert job is not None, "the loop must not wait"
         if not self.dead:
             job.wake_at = self._now_s() + seconds
-            job.worker.park()
+            job.worker.yield_control()
 
     def end(self) -> None:
         """The process is gone: every job finds so at its next call, and ends."""

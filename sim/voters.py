@@ -24,21 +24,21 @@ from ottla.wire.messages import control_records as ctl
 from sim.cluster import CLUSTER_ID, CONTROLLER_PORT
 
 if TYPE_CHECKING:
-    from sim.hosts import Host
-    from sim.world import World
+    from sim.hosts import SimHost
+    from sim.world import Simulation
 
 DIRECTORY = "/data"
-LOG = f"{DIRECTORY}/{METADATA_TOPIC}-0"
-ANSWER_S = 5.0
+METADATA_LOG_DIR = f"{DIRECTORY}/{METADATA_TOPIC}-0"
+REQUEST_TIMEOUT_S = 5.0
 WIPED_SHARE = 0.8
 """Of the lives that may begin with an empty disk."""
 FIXED_WIPED_SHARE = 0.4
 """Of those, where the settings say who votes."""
-LOSING_SHARE = 0.6
+LOST_DISK_SHARE = 0.6
 """Of such quorums, those whose voters lose disks."""
 
 
-def empty(host: Host) -> None:
+def replace_disk_contents(host: SimHost) -> None:
     """Another disk, with nothing on it."""
     disk = host.disk
     disk.files.clear()
@@ -46,18 +46,20 @@ def empty(host: Host) -> None:
     disk.dirs, disk.durable_dirs = {"/": None}, {"/": None}
 
 
-class FixedVoters:
+class StaticVoters:
     """Voters that the settings name, and what is left of their disks."""
 
-    def __init__(self, world: World, seed: int, hosts: dict[int, Host], living: Callable[[], dict[int, Any]]) -> None:
-        self._world = world
+    def __init__(
+        self, world: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
+    ) -> None:
+        self._simulation = world
         self._chance = random.Random(f"fixed voters {seed}")
         self._hosts = hosts
         self._living = living
-        self._loses = len(hosts) > 2 and self._chance.random() < LOSING_SHARE
+        self._loses = len(hosts) > 2 and self._chance.random() < LOST_DISK_SHARE
         self.wiped = 0
 
-    def format(self, host: Host, number: int) -> None:
+    def format(self, host: SimHost, number: int) -> None:
         """What ``ottla format`` does on a machine; each disk is another directory."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
@@ -67,27 +69,27 @@ class FixedVoters:
             pass
         session.kill()
 
-    def wipe(self, host: Host, number: int) -> None:
+    def maybe_wipe(self, host: SimHost, number: int) -> None:
         """Perhaps empty the disk of a node that is about to begin a life."""
         if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
             return
-        self._world.note(f"{host.name}: wiped")
+        self._simulation.trace_event(f"{host.name}: wiped")
         self.wiped += 1
-        empty(host)
+        replace_disk_contents(host)
         self.format(host, number)
 
     def _may_wipe(self, number: int) -> bool:
         """Most are left that remember all, and none that could take the quorum for one that never was."""
-        whole = [self._has_log(i) for i in self._hosts if i != number and self._is_grown(i)]
+        whole = [self._has_log(i) for i in self._hosts if i != number and self._is_established_voter(i)]
         return len(whole) > len(self._hosts) // 2 and all(whole)
 
-    def _is_grown(self, number: int) -> bool:
+    def _is_established_voter(self, number: int) -> bool:
         """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
         parts = self._living().get(number)
         if parts is not None and parts.controller._raft.machine.hard.voter_state != events.VoterState.GROWN:
             return False
         session = self._hosts[number].disk.session()
-        path = f"{LOG}/{QUORUM_STATE}"
+        path = f"{METADATA_LOG_DIR}/{QUORUM_STATE}"
         grown = (
             session.exists(path)
             and QuorumStateFile.read(session, path).hard_state.voter_state == events.VoterState.GROWN
@@ -100,16 +102,18 @@ class FixedVoters:
         if parts is not None:
             return bool(parts.controller._raft.machine.synced > 0)
         return any(
-            x.data for path, x in self._hosts[number].disk.files.items() if path.startswith(LOG) and ".log" in path
+            x.data
+            for path, x in self._hosts[number].disk.files.items()
+            if path.startswith(METADATA_LOG_DIR) and ".log" in path
         )
 
 
-class Voters:
+class DynamicVoters:
     """Who votes, and how that changes."""
 
     def __init__(
         self,
-        world: World,
+        world: Simulation,
         seed: int,
         count: int,
         listener: str,
@@ -118,18 +122,18 @@ class Voters:
         stay: bool = False,
     ) -> None:
         """``stay``: all vote from the beginning, and who does not any more is to vote again."""
-        self._world = world
+        self._simulation = world
         self._chance = random.Random(f"voters {seed}")
         self._listener = listener
         self._living = living
         self._count = count
-        self.first = range(1, 2 + int(self._chance.random() * count))
+        self.initial_voters = range(1, 2 + int(self._chance.random() * count))
         """Who votes from the beginning."""
         if stay:
-            self.first = range(1, count + 1)
+            self.initial_voters = range(1, count + 1)
         self._stay = stay
         self._joins = self._chance.random() < 0.5
-        self._lives = dict.fromkeys(range(1, count + 1), 0)
+        self._lifecycles = dict.fromkeys(range(1, count + 1), 0)
         """How often each node's disk was wiped."""
         self._lost: int | None = None
         """Whose disk is to be wiped when it comes up next."""
@@ -142,18 +146,22 @@ class Voters:
 
     def key(self, number: int) -> events.ReplicaKey:
         """A node as it is now."""
-        return events.ReplicaKey(number, bytes([4, number, *self._lives[number].to_bytes(14, "big")]))
+        return events.ReplicaKey(number, bytes([4, number, *self._lifecycles[number].to_bytes(14, "big")]))
 
     def config(self, number: int) -> QuorumConfig:
         """What a node's settings say of the quorum."""
         others = tuple((f"n{i}", CONTROLLER_PORT) for i in range(1, self._count + 1))
         return QuorumConfig(self._listener, (self.endpoint(number),), (), others, auto_join=self._joins)
 
-    def format(self, host: Host, number: int, *, votes: bool) -> None:
+    def format(self, host: SimHost, number: int, *, votes: bool) -> None:
         """What ``ottla format`` does on a machine: with the first voters, or without."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
-        rows = [InitialVoter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.first] if votes else []
+        rows = (
+            [InitialVoter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.initial_voters]
+            if votes
+            else []
+        )
         plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=True), tuple(rows))
         for _ in format_directories(
             [directory], directory, plan, host.clock.wall_ms(), lambda: self.key(number).directory_id
@@ -173,9 +181,11 @@ class Voters:
             request = self._next(raft.machine.voters.current)
             if request is None:
                 continue
-            with trio.move_on_after(ANSWER_S):
+            with trio.move_on_after(REQUEST_TIMEOUT_S):
                 answer = (await raft.handle_request(request)).answer
-                self._world.note(f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}")
+                self._simulation.trace_event(
+                    f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}"
+                )
                 self.changed += not answer.error
 
     def _leader(self) -> Any:
@@ -196,7 +206,7 @@ class Voters:
 
     # ------------------------------------------------------------------ disks
 
-    def wipe(self, host: Host, number: int) -> None:
+    def maybe_wipe(self, host: SimHost, number: int) -> None:
         """Perhaps empty the disk of a node that is about to begin a life."""
         lost = self._lost == number
         if lost:
@@ -205,15 +215,15 @@ class Voters:
             self._chance.random() >= WIPED_SHARE or not self._may_wipe(number)
         ):
             return
-        self._world.note(f"{host.name}: wiped")
+        self._simulation.trace_event(f"{host.name}: wiped")
         self.wiped += 1
-        self._lives[number] += 1
-        empty(host)
+        self._lifecycles[number] += 1
+        replace_disk_contents(host)
         self.format(host, number, votes=False)
 
     def _may_wipe(self, number: int) -> bool:
         raft, living = self._leader(), self._living()
-        if raft is None or set(living) != set(self._lives) - {number}:
+        if raft is None or set(living) != set(self._lifecycles) - {number}:
             return False
         machine = raft.machine
         voters = machine.voters.current
@@ -223,7 +233,7 @@ class Voters:
             return False
         return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())
 
-    def lose(self, number: int) -> None:
+    def maybe_lose_disk(self, number: int) -> None:
         """A node that is about to die comes back with an empty disk, if the quorum can do without the one it had."""
         self._lost = number
 
@@ -233,7 +243,7 @@ class Voters:
         All others live, no other voter is gone, and who votes is not being changed anywhere.
         """
         machines = [parts.controller._raft.machine for parts in self._living().values()]
-        if set(self._living()) != set(self._lives) - {number}:
+        if set(self._living()) != set(self._lifecycles) - {number}:
             return False
         voters = machines[0].voters.current
         if any(m.voters.current != voters or getattr(m.state, "change", None) is not None for m in machines):

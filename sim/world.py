@@ -14,16 +14,16 @@ import trio
 import trio.testing
 
 from sim import responses
-from sim.history import History
-from sim.hosts import Host
-from sim.ledger import Ledger
-from sim.network import Network
+from sim.history import OperationHistory
+from sim.hosts import SimHost
+from sim.ledger import DeliveryChecker
+from sim.network import SimNetwork
 from sim.patches import make_deterministic
-from sim.processes import Process
-from sim.strict import end_on_failure
+from sim.processes import SimProcess
+from sim.strict import end_on_coordinator_failure
 
 
-class Trace:
+class EventTrace:
     """What happened, one line an event, as a digest; and in words where somebody wants to read them."""
 
     def __init__(self) -> None:
@@ -41,19 +41,19 @@ class Trace:
         return self._digest.hexdigest()[:16]
 
 
-class World:
+class Simulation:
     """A world under way."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = trio.testing.MockClock(autojump_threshold=0)
-        self.trace = Trace()
-        self.hosts: dict[str, Host] = {}
-        self.network = Network(self.rng, self.host, self.now_s)
-        self.ledger = Ledger()
-        self.history = History()
-        end_on_failure()
+        self.trace = EventTrace()
+        self.hosts: dict[str, SimHost] = {}
+        self.network = SimNetwork(self.rng, self.host, self.now_s)
+        self.ledger = DeliveryChecker()
+        self.history = OperationHistory()
+        end_on_coordinator_failure()
         responses.install()
         self.draining = False
         """Clients finish what they have begun, and begin nothing."""
@@ -63,20 +63,20 @@ class World:
         """True time since the world began; threads may ask too."""
         return self.clock.current_time()
 
-    def note(self, text: str) -> None:
+    def trace_event(self, text: str) -> None:
         """One line of the trace."""
         self.trace.add(f"{self.now_s():.6f} {text}")
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> SimHost:
         """The machine of that name; there from the first time somebody speaks of it."""
         found = self.hosts.get(name)
         if found is None:
-            found = self.hosts[name] = Host(name, self.rng, self.now_s)
+            found = self.hosts[name] = SimHost(name, self.rng, self.now_s)
         return found
 
-    def process(self, host: str = "node") -> Process:
+    def process(self, host: str = "node") -> SimProcess:
         """A fresh process on a host."""
-        return Process(self, self.host(host))
+        return SimProcess(self, self.host(host))
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:
         """A task of the world's own: it outlives the process that asked for it."""

@@ -24,7 +24,7 @@ WINDOW = "2 seconds"
 WATERMARK = "1 second"
 
 
-class Progress(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """One line for each batch that did something."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
@@ -78,7 +78,7 @@ def main() -> None:
     options = parser.parse_args()
     spark = SparkSession.builder.appName("ottla-measurements").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.streams.addListener(Progress())
+    spark.streams.addListener(ProgressListener())
 
     def write(rows: DataFrame, batch: int) -> None:
         rows.persist()

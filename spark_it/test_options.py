@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import until
+from compat_tests.raw import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 WAIT_S = 180
@@ -28,7 +28,7 @@ BASE_MS = time.time_ns() // 10**9 * 1000 - 3_600_000
 Rows = list[tuple[Any, ...]]
 
 
-class Cluster:
+class SparkTestCluster:
     """What a job needs of a cluster besides Spark."""
 
     def __init__(self, bootstrap: str, folder: Path, prefix: str) -> None:
@@ -107,7 +107,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
     assert "Traceback" not in ottla.log.read_text(), ottla.log.read_text()
 
 
-Job = Callable[[SparkSession, Cluster], Any]
+Job = Callable[[SparkSession, SparkTestCluster], Any]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def both(
         results = {}
         for name, (bootstrap, folder) in clusters.items():
             (folder / prefix).mkdir()
-            results[name] = job(spark, Cluster(bootstrap, folder / prefix, prefix))
+            results[name] = job(spark, SparkTestCluster(bootstrap, folder / prefix, prefix))
         assert results["ottla"] == results["kafka"]
         return results["ottla"]
 
@@ -137,7 +137,7 @@ def names(*numbers: int) -> list[str]:
 
 
 def test_offsets_by_name_number_and_end(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 20)
         return {
@@ -162,7 +162,7 @@ def test_offsets_by_name_number_and_end(both: Callable[[Job], Any]) -> None:
 
 
 def test_offsets_by_time(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 20)
         at = {"0": BASE_MS + 5500, "1": BASE_MS + 11_000}
@@ -192,7 +192,7 @@ def test_offsets_by_time(both: Callable[[Job], Any]) -> None:
 
 
 def test_more_tasks_than_partitions_read_the_same(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 500)
         rows = c.read(spark, subscribe=topic, minPartitions="7", includeHeaders="true")
@@ -202,7 +202,7 @@ def test_more_tasks_than_partitions_read_the_same(both: Callable[[Job], Any]) ->
 
 
 def test_null_keys_and_values_stay_null(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 30, nulls=True)
         rows = c.read(spark, subscribe=topic).selectExpr("partition", "offset", "key", "value", "timestampType")
@@ -224,7 +224,7 @@ def test_null_keys_and_values_stay_null(both: Callable[[Job], Any]) -> None:
 
 
 def test_many_small_topics_by_pattern(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         for number in range(40):
             c.send(c.create(f"small-{number}", 1), 3, partitions=1, first=3 * number)
         c.send(c.create("other", 1), 5, partitions=1, first=900)
@@ -236,7 +236,7 @@ def test_many_small_topics_by_pattern(both: Callable[[Job], Any]) -> None:
 
 
 def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         first = c.create("in-1", 1)
         c.send(first, 5, partitions=1)
         query = c.stream(
@@ -250,7 +250,7 @@ def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job
         second = c.create("in-2", 1)
         c.send(second, 5, partitions=1, first=100)
         c.admin.create_partitions([NewPartitions(first, 2)])[first].result(WAIT_S)
-        until(lambda: len(c.admin.list_topics(first, WAIT_S).topics[first].partitions) == 2)
+        wait_until(lambda: len(c.admin.list_topics(first, WAIT_S).topics[first].partitions) == 2)
         c.send(first, 4, partitions=2, first=200)
         deadline = time.monotonic() + WAIT_S
         while len(c.kept(spark, "out")) < 14 and time.monotonic() < deadline:
@@ -265,7 +265,7 @@ def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job
 
 
 def test_a_stream_takes_no_more_than_asked_in_a_batch(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 100)
         query = c.stream(spark, "out", {"availableNow": True}, subscribe=topic, maxOffsetsPerTrigger="30")
@@ -279,7 +279,7 @@ def test_a_stream_takes_no_more_than_asked_in_a_batch(both: Callable[[Job], Any]
 
 
 def test_read_committed_leaves_gaps_for_what_is_no_record(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 10)
         rows = c.read(spark, subscribe=topic, **{"kafka.isolation.level": "read_committed"})
@@ -289,7 +289,7 @@ def test_read_committed_leaves_gaps_for_what_is_no_record(both: Callable[[Job], 
 
 
 def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t", 1)
         c.send(topic, 20, partitions=1)
         query = c.stream(spark, "out", {"availableNow": True}, subscribe=topic, maxOffsetsPerTrigger="5")
@@ -305,7 +305,7 @@ def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any])
 
 
 def test_a_topic_made_again_fails_the_job_or_is_read_anew(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t", 1)
         c.send(topic, 20, partitions=1)
         c.stream(spark, "out", {"availableNow": True}, subscribe=topic).awaitTermination(WAIT_S)
@@ -321,7 +321,7 @@ def test_a_topic_made_again_fails_the_job_or_is_read_anew(both: Callable[[Job], 
 
 
 def test_a_processing_time_stream_follows_a_writer(both: Callable[[Job], Any]) -> None:
-    def job(spark: SparkSession, c: Cluster) -> Any:
+    def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         query = c.stream(spark, "out", {"processingTime": "100 milliseconds"}, subscribe=topic)
         writer = threading.Thread(target=lambda: [c.send(topic, 50, first=50 * n) for n in range(6)])

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import ottla
-from compat_tests.test_three_nodes import all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import all_in_sync, make_topic, wait_for
 from spark_it.test_spark import checksum, stream, values_of
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -46,14 +46,14 @@ def test_a_stream_reads_everything_once_while_nodes_are_restarted_and_one_is_kil
             .start()
         )
         try:
-            until(lambda: len(query.recentProgress) > 2)
+            wait_for(lambda: len(query.recentProgress) > 2)
             for node in (1, 2, 3):
                 cluster.restart(node)
-                until(lambda: all_in_sync(bootstrap, "t"))
+                wait_for(lambda: all_in_sync(bootstrap, "t"))
             cluster.kill(2)
             time.sleep(3)
             cluster.restart(2)
-            until(lambda: all_in_sync(bootstrap, "t"))
+            wait_for(lambda: all_in_sync(bootstrap, "t"))
         finally:
             ended.set()
             writer.join()

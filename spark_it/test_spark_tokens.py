@@ -16,36 +16,36 @@ import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
 from compat_tests.jars import jars
-from compat_tests.kdc import MISSING, Realm
+from compat_tests.kdc import MISSING_PROGRAMS, KerberosRealm
 from compat_tests.raw import RawClient
 from compat_tests.test_kerberos import MODULE
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
-from ottla.world.tests.authority import Authority
+from ottla.world.tests.authority import CertificateAuthority
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.skipif("OTTLA_SPARK_TOKENS" not in os.environ, reason="takes half a minute: OTTLA_SPARK_TOKENS=1"),
-    pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING_PROGRAMS), reason=f"not on this machine: {', '.join(MISSING_PROGRAMS)}"),
 ]
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SECURITY = "<name>hadoop.security.authentication</name><value>kerberos</value>"
 
 
-class Issuing(OttlaProcess):
+class SparkTokenIssuingNode(OttlaProcess):
     """A node that takes tickets and tokens over TLS, and gives tokens to who has shown a ticket."""
 
-    def __init__(self, realm: Realm, where: Path) -> None:
+    def __init__(self, realm: KerberosRealm, where: Path) -> None:
         super().__init__(where / "data")
         self._realm = realm
-        authority = Authority(where / "ca")
-        self.trusted = authority.trusted.location
+        authority = CertificateAuthority(where / "ca")
+        self.trusted = authority.truststore.location
         ports = {"PLAINTEXT": self.port, "IN": free_port(), "CONTROLLER": free_port()}
         self.secured = f"localhost:{ports['IN']}"
-        own = f'keyTab="{realm.add("kafka.keytab", "kafka/localhost")}" principal="kafka/localhost@{realm.name}"'
+        own = f'keyTab="{realm.add_principals("kafka.keytab", "kafka/localhost")}" principal="kafka/localhost@{realm.name}"'
         settings = {
             "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IN:SASL_SSL,CONTROLLER:PLAINTEXT",
@@ -70,7 +70,7 @@ class Issuing(OttlaProcess):
         return ["env", *world, OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
 
 
-def settings(node: Issuing, realm: Realm, keytab: str, where: Path) -> str:
+def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, where: Path) -> str:
     """A job's, as JSON: Spark's own, and those of its Kafka clients, that say nothing of who comes."""
     trusts = {"ssl.truststore.type": "PEM", "ssl.truststore.location": node.trusted}
     cluster = {
@@ -106,8 +106,8 @@ def test_spark_fetches_tokens_and_its_tasks_log_in_by_them(tmp_path: Path) -> No
     conf = tmp_path / "hadoop"
     conf.mkdir()
     (conf / "core-site.xml").write_text(f"<configuration><property>{SECURITY}</property></configuration>")
-    with Realm(tmp_path / "realm") as realm, Issuing(realm, tmp_path) as node:
-        keytab = realm.add("clients.keytab", "alice")
+    with KerberosRealm(tmp_path / "realm") as realm, SparkTokenIssuingNode(realm, tmp_path) as node:
+        keytab = realm.add_principals("clients.keytab", "alice")
         client = RawClient(node.port)
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         now_ms = int(time.time() * 1000)

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
-from compat_tests.raw import until
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess
+from compat_tests.raw import wait_until
 from compat_tests.test_transactions import is_stable
 from spark_it.test_spark import create, send, stream
 
@@ -30,7 +30,7 @@ Row = tuple[int, int, bytes]
 """Partition, offset, value."""
 
 
-class Written(NamedTuple):
+class ProducedValues(NamedTuple):
     """What a transactional producer has written."""
 
     committed: list[bytes]
@@ -54,9 +54,9 @@ def put(producer: Producer, topic: str, value: bytes, records: int) -> list[byte
     return values
 
 
-def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool = True) -> Written:
+def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool = True) -> ProducedValues:
     """Transactions of one to five records. Every third is aborted, or all where nothing ``commits``."""
-    producer, out = producer_of(bootstrap, name), Written([], [])
+    producer, out = producer_of(bootstrap, name), ProducedValues([], [])
     for number in range(count):
         producer.begin_transaction()
         values = put(producer, topic, b"%s-%d" % (name.encode(), number), 1 + number % 5)
@@ -96,7 +96,7 @@ def a_batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: s
     everything = rows(spark, bootstrap, "batch")
     assert len(everything) == len(written.committed + written.aborted + behind.committed + behind.aborted) + 5
     left.commit_transaction(WITHIN_S)
-    until(lambda: is_stable(bootstrap, "batch"))
+    wait_until(lambda: is_stable(bootstrap, "batch"))
     after = rows(spark, bootstrap, "batch", **COMMITTED)
     told = [*written.committed, *behind.committed, *held, b"outside of transactions"]
     assert values(after) == sorted(told)
@@ -116,7 +116,7 @@ def a_stream_that_reads_beside_transactions(spark: SparkSession, bootstrap: str,
         .start()
     )
     written = transact(bootstrap, "stream", "beside", TRANSACTIONS)
-    until(lambda: is_stable(bootstrap, "stream"))
+    wait_until(lambda: is_stable(bootstrap, "stream"))
     query.processAllAvailable()
     query.stop()
     assert query.exception() is None
@@ -142,7 +142,7 @@ def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, wher
         .trigger(processingTime="100 milliseconds")
         .start()
     )
-    beside: list[Written] = []
+    beside: list[ProducedValues] = []
     aborter = threading.Thread(
         target=lambda: beside.append(transact(bootstrap, "to", "aborter", TRANSACTIONS, commits=False))
     )
@@ -153,14 +153,14 @@ def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, wher
     query.stop()
     assert query.exception() is None
     assert len(beside[0].aborted) >= TRANSACTIONS
-    until(lambda: is_stable(bootstrap, "to"))
+    wait_until(lambda: is_stable(bootstrap, "to"))
     assert values(rows(spark, bootstrap, "to")) == sorted([*sent, *beside[0].aborted])
     found = values(rows(spark, bootstrap, "to", **COMMITTED))
     assert found == sorted(sent)
     return found
 
 
-STORIES: list[Callable[[SparkSession, str, Path], Any]] = [
+SCENARIOS: list[Callable[[SparkSession, str, Path], Any]] = [
     a_batch_over_aborted_and_open_transactions,
     a_stream_that_reads_beside_transactions,
     a_stream_that_writes_beside_aborts,
@@ -168,16 +168,16 @@ STORIES: list[Callable[[SparkSession, str, Path], Any]] = [
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeProcess]]:
     """Ottla, and Apache Kafka beside it."""
     where = tmp_path_factory.mktemp("both")
     with OttlaProcess(where / "ottla") as ours, KafkaProcess(where / "kafka") as kafka:
         yield {"ottla": ours, "kafka": kafka}
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("story", SCENARIOS, ids=lambda story: story.__name__)
 def test_spark_sees_of_transactions_what_it_sees_on_kafka(
-    spark: SparkSession, both: dict[str, Process], tmp_path: Path, story: Callable[[SparkSession, str, Path], Any]
+    spark: SparkSession, both: dict[str, NodeProcess], tmp_path: Path, story: Callable[[SparkSession, str, Path], Any]
 ) -> None:
     told = {}
     for name, node in both.items():

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def hold_tokens(spark: SparkSession) -> int:
+def fetch_delegation_tokens(spark: SparkSession) -> int:
     """Have Spark fetch what its clusters give, and keep that with the user; gives how many there are."""
     jvm: Any = spark._jvm
     security = jvm.org.apache.hadoop.security
@@ -38,7 +38,7 @@ def main() -> None:
     for key, value in told["spark"].items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    tokens = hold_tokens(spark)
+    tokens = fetch_delegation_tokens(spark)
     kafka = {f"kafka.{key}": value for key, value in told["kafka"].items()}
     rows = (
         spark.read.format("kafka").options(subscribe="t", **kafka).load().selectExpr("upper(cast(value as string)) v")

@@ -22,9 +22,9 @@ from ottla.controller.heartbeats import BrokerControlState, BrokerHeartbeatState
 from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import metadata_records as m
-from sim.clients import make_topic
-from sim.cluster import Cluster
-from sim.lives import Lives
+from sim.clients import create_topic
+from sim.cluster import ClusterScenario
+from sim.lives import NodeLifecycle
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "when-a-node-dies.md"
@@ -33,7 +33,13 @@ SEED = 3
 TOPIC = "payments"
 GONE_S = 20.0
 TOLD_S = 60.0
-WISHES = ("it has caught up", "wants to be fenced", "wants to stop", "leads something", "others have not heard of that")
+HEARTBEAT_FIELDS = (
+    "it has caught up",
+    "wants to be fenced",
+    "wants to stop",
+    "leads something",
+    "others have not heard of that",
+)
 """What decides a heartbeat, in the order of `outcome`."""
 
 # ---------------------------------------------------------------------- the states
@@ -68,19 +74,19 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
     """Which state follows which, and what all heartbeats have in common that lead there."""
     for now in (BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
         led: dict[BrokerControlState, list[tuple[bool, ...]]] = {}
-        for wishes in product((False, True), repeat=len(WISHES)):
+        for wishes in product((False, True), repeat=len(HEARTBEAT_FIELDS)):
             led.setdefault(outcome(now, *wishes), []).append(wishes)
         for after in BrokerControlState:
             if after is not now and after in led:
                 told = [
                     f"{'' if x[0] else 'not: '}{word}"
-                    for word, x in zip(WISHES, zip(*led[after], strict=True), strict=True)
+                    for word, x in zip(HEARTBEAT_FIELDS, zip(*led[after], strict=True), strict=True)
                     if len(set(x)) == 1
                 ]
                 yield now, after, ", ".join(told)
 
 
-def broker() -> list[str]:
+def broker_state_diagram() -> list[str]:
     """A broker's states as the controller has them: by what its heartbeats say, and without any."""
     names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
     out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: it registers"]
@@ -93,15 +99,15 @@ def broker() -> list[str]:
 # ---------------------------------------------------------------------- the stories
 
 
-class Told(Cluster):
+class BrokerFailureTrace(ClusterScenario):
     """Three nodes, a topic with a partition led by each, and one that dies."""
 
-    def __init__(self, dies: Callable[[Told, str], None]) -> None:
+    def __init__(self, dies: Callable[[BrokerFailureTrace, str], None]) -> None:
         super().__init__(SEED, only_late=True)
-        self.swarm.disturbances = []
-        for lives in self.lives.values():
+        self.fault_plan.fault_kinds = []
+        for lives in self.lifecycles.values():
             lives._settings |= {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
-        self.lines: list[str] = []
+        self.trace_text: list[str] = []
         self._dies = dies
         self._since_s = 0.0
         self._seen = MetadataImage()
@@ -110,35 +116,35 @@ class Told(Cluster):
     async def run(self) -> None:
         """Make the topic; then n1 dies, and comes back."""
         async with trio.open_nursery() as everything:
-            for lives in self.lives.values():
+            for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
-            await self.full()
-            await make_topic(
-                self.world, TOPIC, {"min.insync.replicas": "2"}, self.service, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+            await self.wait_until_full()
+            await create_topic(
+                self.simulation, TOPIC, {"min.insync.replicas": "2"}, self.service, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
             )
-            await self.full()
+            await self.wait_until_full()
             await trio.sleep(3.0)
             self._seen = self.image()
             everything.start_soon(self._listen)
             victim = self._victim()
-            self._since_s = self.world.now_s()
+            self._since_s = self.simulation.now_s()
             self._dies(self, victim)
             await trio.sleep(TOLD_S)
             everything.cancel_scope.cancel()
 
     def _victim(self) -> str:
         """A broker that does not decide: that is another story."""
-        active = {number for number, parts in self.living().items() if parts.controller.is_active}
+        active = {number for number, parts in self.live_nodes().items() if parts.controller.is_active}
         return next(name for name, number in self.numbers.items() if number not in active)
 
-    async def _live(self, lives: Lives) -> None:
+    async def _live(self, lives: NodeLifecycle) -> None:
         while True:
-            await lives.one(None)
+            await lives.run_once(None)
             await trio.sleep(GONE_S)
 
-    def tell(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """One line."""
-        self.lines.append(f"{(self.world.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
+        self.trace_text.append(f"{(self.simulation.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
 
     async def _listen(self) -> None:
         """Tell what has changed in the metadata, as soon as anybody knows."""
@@ -147,41 +153,41 @@ class Told(Cluster):
             for number, known in sorted(image.brokers.items()):
                 before = self._seen.brokers.get(number)
                 if before is not None and before.broker_epoch != known.broker_epoch:
-                    self.tell(f"broker {number} has registered anew, and is fenced")
+                    self.add(f"broker {number} has registered anew, and is fenced")
                 elif before is not None and bool(before.fenced) != bool(known.fenced):
-                    self.tell(f"broker {number} is {'fenced' if known.fenced else 'unfenced'}")
+                    self.add(f"broker {number} is {'fenced' if known.fenced else 'unfenced'}")
             for number, now in sorted(image.topics[TOPIC].partitions.items()):
                 before_ = self._seen.topics[TOPIC].partitions[number]
                 if (before_.leader, before_.isr) != (now.leader, now.isr):
                     isr = ", ".join(map(str, sorted(now.isr)))
-                    self.tell(f"{TOPIC}-{number}: led by {now.leader} in epoch {now.leader_epoch}, in sync: {isr}")
+                    self.add(f"{TOPIC}-{number}: led by {now.leader} in epoch {now.leader_epoch}, in sync: {isr}")
             self._seen = image
             await trio.sleep(0.001)
 
 
-def kill(run: Told, name: str) -> None:
+def kill_broker(run: BrokerFailureTrace, name: str) -> None:
     """Its process is gone."""
-    process = run.lives[name].process
+    process = run.lifecycles[name].process
     assert process is not None
-    run.tell(f"broker {run.numbers[name]} is killed")
+    run.add(f"broker {run.numbers[name]} is killed")
     process.kill()
 
 
-def cut(run: Told, name: str) -> None:
+def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
     """Nobody hears it, and it hears nobody, for a while."""
-    host = run.world.host(name)
-    host.deaf_until = host.mute_until = run.world.now_s() + GONE_S
-    run.tell(f"broker {run.numbers[name]} is cut off for {GONE_S:.0f} s")
+    host = run.simulation.host(name)
+    host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
+    run.add(f"broker {run.numbers[name]} is cut off for {GONE_S:.0f} s")
 
 
-def story(dies: Callable[[Told, str], None]) -> Callable[[], list[str]]:
+def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
     """A story, made in a process whose hashes are the same each time."""
 
     def told() -> list[str]:
         if os.environ.get("PYTHONHASHSEED") == "0":
-            run = Told(dies)
-            run.world.run(run.run)
-            return run.lines
+            run = BrokerFailureTrace(dies)
+            run.simulation.run(run.run)
+            return run.trace_text
         name = next(name for name, maker in MAKERS.items() if maker is told)
         done = subprocess.run(
             [sys.executable, "-m", "tests.death_story", name],
@@ -196,10 +202,14 @@ def story(dies: Callable[[Told, str], None]) -> Callable[[], list[str]]:
     return told
 
 
-MAKERS: dict[str, Callable[[], list[str]]] = {"broker": broker, "killed": story(kill), "cut": story(cut)}
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "broker": broker_state_diagram,
+    "killed": trace_of(kill_broker),
+    "cut": trace_of(isolate_broker),
+}
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew.
 
     Raises:
@@ -214,7 +224,7 @@ def main() -> None:
         logging.disable(logging.CRITICAL)
         sys.stdout.write("".join(f"{line}\n" for line in MAKERS[sys.argv[1]]()))
     else:
-        PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+        PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

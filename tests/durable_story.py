@@ -26,7 +26,7 @@ LAG_MS = 30_000
 EPOCH, IMAGE = 4, 10
 
 
-def led(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
+def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
     """Broker 1 leads, 2 and 3 follow and have all there is."""
     leading = LeaderState.start_epoch(1, EPOCH, IMAGE, (1, 2, 3), CommittedIsr(isr), log_end, 0)
     for broker in (2, 3):
@@ -36,7 +36,7 @@ def led(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
 
 def trace() -> list[str]:
     """Record 7 on its way, with ``min.insync.replicas=2``."""
-    leading, log_end = led(), 7
+    leading, log_end = leader_state(), 7
     out = [f"{'':<50} {'ends known to the leader':<26} high watermark"]
 
     def told(what: str) -> None:
@@ -68,20 +68,20 @@ def _shrink(leading: LeaderState) -> None:
     leading.maybe_shrink_isr(LAG_MS + 1, 8, LAG_MS)
 
 
-def _taken(leading: LeaderState) -> None:
+def _accepted(leading: LeaderState) -> None:
     isr = leading.committed_isr if isinstance(leading.isr, CommittedIsr) else leading.isr.requested_isr
     leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.NONE, EPOCH, IMAGE + 1, isr))
 
 
-def _taken_back(leading: LeaderState) -> None:
+def _reverted(leading: LeaderState) -> None:
     leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
 
 
 EVENTS: dict[str, Callable[[LeaderState], None]] = {
     "one outside has caught up": _expand,
     "members lag": _shrink,
-    "AlterPartition is taken": _taken,
-    "is refused": _taken_back,
+    "AlterPartition is taken": _accepted,
+    "is refused": _reverted,
     "a newer image": _image,
 }
 WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
@@ -97,7 +97,9 @@ def states() -> list[str]:
     for state, way_in in WAYS_IN.items():
         into: dict[str, list[str]] = {}
         for event, happen in EVENTS.items():
-            leading = led((1, 2) if state is PendingExpandIsr or event == "one outside has caught up" else (1, 2, 3))
+            leading = leader_state(
+                (1, 2) if state is PendingExpandIsr or event == "one outside has caught up" else (1, 2, 3)
+            )
             way_in(leading)
             assert type(leading.isr) is state
             before = leading.isr
@@ -111,14 +113,14 @@ def states() -> list[str]:
 MAKERS: dict[str, Callable[[], list[str]]] = {"trace": trace, "states": states}
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew."""
     return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
 
 
 def main() -> None:
     """Write the blocks."""
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+    PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
         os._exit(code)
 
 
-class Pool:
+class ForkPool:
     """At most so many forks at a time; each ends by itself or is killed at its deadline."""
 
     def __init__(self, jobs: int) -> None:
@@ -58,15 +58,15 @@ class Pool:
     ) -> None:
         """Run `work` in a fork as soon as there is room; `done` gets its status, None where time ran out."""
         while len(self._running) >= self._jobs:
-            self._turn()
+            self._poll()
         self._running[_fork(work, limit_s, said)] = (time.monotonic() + 15 + limit_s, done)
 
     def finish(self) -> None:
         """Wait for all."""
         while self._running:
-            self._turn()
+            self._poll()
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid in self._running:
             _end_group(pid)

@@ -199,7 +199,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew."""
 
     def made(match: re.Match[str]) -> str:
@@ -210,7 +210,7 @@ def page_as_it_should_be(text: str) -> str:
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+    PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ NOW = 1_767_225_600_000
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 
 
-def files() -> dict[str, bytes]:
+def example_files() -> dict[str, bytes]:
     """A data directory with one partition: a plain record, an aborted transaction, a clean stop."""
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     directory = LogDirectory(memory.session(), "/data")
@@ -58,7 +58,7 @@ def files() -> dict[str, bytes]:
     return {path.removeprefix("/data/"): bytes(inode.data) for path, inode in memory.files.items()}
 
 
-def lines_of(name: str, raw: bytes) -> list[str]:
+def format_file(name: str, raw: bytes) -> list[str]:
     """A file as the page shows it: its fields, or its text."""
     spans = file_spans(raw, "." + name.rpartition(".")[2])
     if spans is not None:
@@ -68,21 +68,21 @@ def lines_of(name: str, raw: bytes) -> list[str]:
     return raw.decode().splitlines()
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew.
 
     Raises:
         KeyError: a block names a file that is not there.
     """
-    made = files()
+    made = example_files()
     return BLOCK.sub(
-        lambda m: "```text " + m[1] + "\n" + "".join(f"{x}\n" for x in lines_of(m[1], made[m[1]])) + "```", text
+        lambda m: "```text " + m[1] + "\n" + "".join(f"{x}\n" for x in format_file(m[1], made[m[1]])) + "```", text
     )
 
 
 def main() -> None:
     """Write the blocks."""
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+    PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import trio
 import trio.testing
 
-from compat_tests.odd_values import LYING, Odd
+from compat_tests.odd_values import CORRUPTIBLE_FIELDS, RandomRequestGenerator
 from ottla.broker.coordinator import errors
 from ottla.broker.groups import records as group_records
 from ottla.broker.server.dispatch import BROKER_APIS, load_handler
@@ -38,7 +38,7 @@ from tests.likely_requests import LIKELY, T, U
 Classes = Mapping[int, tuple[type[Message], type[Message]]]
 
 
-class Topic(NamedTuple):
+class InternalTopic(NamedTuple):
     """The types of the records of an internal topic, and values that make some of the drawn ones fit each other."""
 
     classes: Classes
@@ -73,7 +73,7 @@ def _of_share_state(rng: random.Random) -> list[Message]:
     return [key, share_state_records.ShareSnapshotValue(0, 0, 0, 0, 0, 1_000_000, 1_000_000, rows)]
 
 
-GROUPS = Topic(
+GROUPS = InternalTopic(
     {
         0: (offset_records.LegacyOffsetCommitKey, offset_records.LegacyOffsetCommitValue),
         1: (offset_records.OffsetCommitKey, offset_records.OffsetCommitValue),
@@ -82,10 +82,10 @@ GROUPS = Topic(
     },
     _of_groups,
 )
-TRANSACTIONS = Topic(
+TRANSACTIONS = InternalTopic(
     {0: (transaction_records.TransactionLogKey, transaction_records.TransactionLogValue)}, _of_transactions
 )
-SHARE_STATE = Topic(
+SHARE_STATE = InternalTopic(
     {
         0: (share_state_records.ShareSnapshotKey, share_state_records.ShareSnapshotValue),
         1: (share_state_records.ShareUpdateKey, share_state_records.ShareUpdateValue),
@@ -93,7 +93,7 @@ SHARE_STATE = Topic(
     _of_share_state,
 )
 IDS = ("g", "h", "s", "w")
-"""A group of each kind, as `Odd` names them."""
+"""A group of each kind, as `RandomRequestGenerator` names them."""
 LONGEST_S = 10
 """On the processor, for one case: what takes longer is taken for a loop without end."""
 ANSWER_S = 700.0
@@ -101,7 +101,7 @@ ANSWER_S = 700.0
 _INT16 = struct.Struct(">h")
 
 
-class Drawn(NamedTuple):
+class RandomBatchOfRecords(NamedTuple):
     """What a log is filled with."""
 
     raw: bytes
@@ -109,11 +109,11 @@ class Drawn(NamedTuple):
     records: int
 
 
-class Records:
+class RandomRecordGenerator:
     """Draws the records of one internal topic."""
 
-    def __init__(self, seed: int, topic: Topic) -> None:
-        self.odd = Odd(seed)
+    def __init__(self, seed: int, topic: InternalTopic) -> None:
+        self.odd = RandomRequestGenerator(seed)
         self._rng = self.odd.rng
         if seed % 3:
             self.odd.shares = (0.02, 0.0, 0.0, 0.0)  # few values of few records: all of them are replayed
@@ -127,17 +127,17 @@ class Records:
         """Draw the key and the value of a record; few do not parse."""
         rng = self._rng
         for sample in self._samples(rng):
-            self.odd.learn(sample)
+            self.odd.learn_from(sample)
         kind = rng.choice(sorted(self._classes))
         key_class, value_class = self._classes[kind]
-        key: Any = self.odd.request(key_class, 0)
+        key: Any = self.odd.generate(key_class, 0)
         if hasattr(key, "group_id") and rng.random() < 0.1:
             key.group_id = rng.choice(IDS)  # of a group of another kind, perhaps
         low, high, *_ = self._versions(value_class)
         version = rng.randint(low, high)
-        value = self.odd.request(value_class, version)
-        self.odd.learn(key)
-        self.odd.learn(value)
+        value = self.odd.generate(value_class, version)
+        self.odd.learn_from(key)
+        self.odd.learn_from(value)
         raw_key: bytes | None = _INT16.pack(kind) + compiler.encode(key, 0)
         raw_value: bytes | None = _INT16.pack(version) + compiler.encode(value, version)
         if rng.random() < 0.12:
@@ -171,7 +171,7 @@ class Records:
             case _:
                 return None
 
-    def batch(self) -> Drawn:
+    def batch(self) -> RandomBatchOfRecords:
         """Draw a batch of one or several records."""
         rng = self._rng
         count = rng.choice((1, 1, 2, 4, 8))
@@ -193,18 +193,18 @@ class Records:
             **named,
         )
         if self.odd.shares[0] == 1.0 and rng.random() < 0.03:
-            field, bits = rng.choice(LYING)
+            field, bits = rng.choice(CORRUPTIBLE_FIELDS)
             header = batch.parse_header(raw)._replace(
                 **{field: rng.choice((0, -1, 1, 100, 127 if "8" in bits else 30_000))}
             )
             raw = batch.pack_batch(header, raw[batch.HEADER_BYTES :])
-        return Drawn(raw, AppendOrigin.COORDINATOR if named else AppendOrigin.CLIENT, count)
+        return RandomBatchOfRecords(raw, AppendOrigin.COORDINATOR if named else AppendOrigin.CLIENT, count)
 
 
-class Coordinators(NamedTuple):
+class CoordinatorFixture(NamedTuple):
     """Coordinators of one internal topic: partition 0 holds the drawn records, partition 1 none."""
 
-    stage: HandlerFixture
+    broker_fixture: HandlerFixture
     topic: str
     run: Callable[[], Awaitable[None]]
     lead: Callable[[Any], None]
@@ -215,11 +215,11 @@ class Coordinators(NamedTuple):
     """What the second partition answers; a `ProtocolError` where it does not serve."""
     is_failed: Callable[[], bool]
     """Whether the partition with the drawn records could not be loaded."""
-    disturb: Callable[[Odd], None]
+    disturb: Callable[[RandomRequestGenerator], None]
     """Something that is no request: the metadata changes, say."""
 
 
-class Findings:
+class FuzzingResult:
     """What became of the cases so far."""
 
     def __init__(self) -> None:
@@ -230,13 +230,13 @@ class Findings:
         """Exceptions that closed a connection."""
         self.invalid = 0
 
-    def report(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:
+    def count_failure(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:
         """Count a failure of a coordinator, in place of `errors.report_failure`."""
         assert partition == 0, f"another shard of {topic} failed at {event}"
-        self.failed[f"{topic} {event}: {where(error.__cause__)}"] += 1
+        self.failed[f"{topic} {event}: {error_location(error.__cause__)}"] += 1
 
 
-def where(error: BaseException | None) -> str:
+def error_location(error: BaseException | None) -> str:
     """Return an exception and the line that raised it."""
     assert error is not None
     trace = error.__traceback__
@@ -262,20 +262,22 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-async def ask(coordinators: Coordinators, odd: Odd, found: Findings) -> None:
+async def send_random_requests(
+    coordinators: CoordinatorFixture, odd: RandomRequestGenerator, found: FuzzingResult
+) -> None:
     """Ask anything, as a client whose connection ends with an exception of the handler."""
     key = odd.rng.choice(coordinators.apis)
     version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
-    request = odd.request(request_class(key), version)
+    request = odd.generate(request_class(key), version)
     if key in LIKELY and odd.rng.random() < 0.7:
         version, request = BROKER_APIS[key].max_version, LIKELY[key](odd.rng)
-    context = coordinators.stage.context(key, version, odd.rng.choice(("client", "__admin_client")))
+    context = coordinators.broker_fixture.context(key, version, odd.rng.choice(("client", "__admin_client")))
     found.requests += 1
     try:
         with trio.move_on_after(ANSWER_S) as limit:
             answer = await resolve(load_handler(BROKER_APIS[key].handler_module)(context, request))
         if not limit.cancelled_caught:
-            odd.learn(as_decoded(answer, version))
+            odd.learn_from(as_decoded(answer, version))
         else:
             found.closed[f"{key.name}: not answered"] += 1
     except (ProtocolError, WireError):
@@ -283,19 +285,19 @@ async def ask(coordinators: Coordinators, odd: Odd, found: Findings) -> None:
     except Exception as error:
         if is_broken_invariant(error):
             raise
-        found.closed[f"{key.name}: {where(error)}"] += 1
+        found.closed[f"{key.name}: {error_location(error)}"] += 1
 
 
-async def case(coordinators: Coordinators, records: Records, found: Findings) -> None:
+async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerator, found: FuzzingResult) -> None:
     """Load one log of drawn records, then ask and wait; more is written meanwhile."""
-    rng, hosted = records.odd.rng, coordinators.stage.hosted.replicas
+    rng, hosted = records.odd.rng, coordinators.broker_fixture.hosted.replicas
     poisoned, sound = hosted[coordinators.topic, 0], hosted[coordinators.topic, 1]
 
     def write(batches: int) -> None:
         for _ in range(batches):
             drawn = records.batch()
             with contextlib.suppress(ProtocolError, WireError):
-                now_ms, txn = coordinators.stage.env.now_ms(), TxnAppendContext(VERIFICATION_DISABLED)
+                now_ms, txn = coordinators.broker_fixture.env.now_ms(), TxnAppendContext(VERIFICATION_DISABLED)
                 poisoned.append(bytearray(drawn.raw), now_ms, drawn.origin, txn=txn)
                 found.records += drawn.records
         poisoned.log.set_high_watermark(poisoned.log.log_end_offset)
@@ -308,7 +310,7 @@ async def case(coordinators: Coordinators, records: Records, found: Findings) ->
     found.invalid += coordinators.is_failed()
     async with trio.open_nursery() as nursery:
         for _ in range(rng.choice((4, 8, 16))):
-            nursery.start_soon(ask, coordinators, records.odd, found)
+            nursery.start_soon(send_random_requests, coordinators, records.odd, found)
             await trio.sleep(rng.choice((0, 0, 0, 0.1, 5, 50)))
             if rng.random() < 0.1:
                 coordinators.disturb(records.odd)
@@ -321,15 +323,17 @@ async def case(coordinators: Coordinators, records: Records, found: Findings) ->
     found.cases += 1
 
 
-def one(seed: int, make: Callable[[trio.Nursery], Coordinators], topic: Topic, found: Findings) -> None:
+def run_seed(
+    seed: int, make: Callable[[trio.Nursery], CoordinatorFixture], topic: InternalTopic, found: FuzzingResult
+) -> None:
     """Run the case of a seed."""
-    records = Records(seed, topic)
+    records = RandomRecordGenerator(seed, topic)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             coordinators = make(nursery)
             nursery.start_soon(coordinators.run)
-            await case(coordinators, records, found)
+            await run_log(coordinators, records, found)
             nursery.cancel_scope.cancel()
 
     with limited(LONGEST_S):

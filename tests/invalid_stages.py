@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from compat_tests.odd_values import Odd
+from compat_tests.odd_values import RandomRequestGenerator
 from ottla.broker.coordinator.shard import CoordinatorState
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
@@ -35,7 +35,7 @@ from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey as K
 from ottla.wire.control import ControlRecordType, EndTransactionMarker
-from tests.invalid_records import Coordinators
+from tests.invalid_records import CoordinatorFixture
 
 GROUP_APIS = (
     *(K.JOIN_GROUP, K.SYNC_GROUP, K.HEARTBEAT, K.LEAVE_GROUP, K.CONSUMER_GROUP_HEARTBEAT, K.STREAMS_GROUP_HEARTBEAT),
@@ -96,7 +96,7 @@ def _runner(*tasks: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[None
     return run
 
 
-def groups(nursery: trio.Nursery) -> Coordinators:
+def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     """Return coordinators of `__consumer_offsets`."""
     stage = _stage(OFFSETS_TOPIC, **RETENTION)
     env: Any = stage.env
@@ -116,7 +116,7 @@ def groups(nursery: trio.Nursery) -> Coordinators:
     images = [stage.hosted.image]
     coordinator._image = images[0]
 
-    def disturb(odd: Odd) -> None:
+    def disturb(odd: RandomRequestGenerator) -> None:
         image, rng = images[0], odd.rng
         kept = {name: topic for name, topic in image.topics.items() if name != "u" or rng.random() < 0.5}
         gone = {} if "u" in kept else {"u": topic_id_of("u")}
@@ -131,7 +131,7 @@ def groups(nursery: trio.Nursery) -> Coordinators:
             ),
         )
 
-    return Coordinators(
+    return CoordinatorFixture(
         stage,
         OFFSETS_TOPIC,
         _runner(coordinator.run, timers.run),
@@ -149,7 +149,7 @@ def groups(nursery: trio.Nursery) -> Coordinators:
     )
 
 
-def transactions(nursery: trio.Nursery) -> Coordinators:
+def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     """Return coordinators of `__transaction_state`, whose markers are written to "t" and "u"."""
     stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
@@ -168,10 +168,10 @@ def transactions(nursery: trio.Nursery) -> Coordinators:
         answer = coordinator._runtime.submit(1, event).answer
         return None if getattr(answer, "code", None) == 49 else answer  # INVALID_PRODUCER_ID_MAPPING: it looked
 
-    def disturb(odd: Odd) -> None:
+    def disturb(odd: RandomRequestGenerator) -> None:
         coordinator.transaction_version = lambda: odd.rng.choice((0, 1, 2))
 
-    return Coordinators(
+    return CoordinatorFixture(
         stage,
         TRANSACTIONS_TOPIC,
         _runner(coordinator.run, timers.run),
@@ -185,7 +185,7 @@ def transactions(nursery: trio.Nursery) -> Coordinators:
     )
 
 
-def shares(nursery: trio.Nursery) -> Coordinators:
+def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     """Return coordinators of `__share_group_state`, and the leader of "t" that reads its share partitions there."""
     stage = _stage(SHARE_TOPIC)
     for number in range(3):
@@ -203,10 +203,10 @@ def shares(nursery: trio.Nursery) -> Coordinators:
     )
     probe = SharePartitionKey("none", T, 0)
 
-    def disturb(odd: Odd) -> None:
+    def disturb(odd: RandomRequestGenerator) -> None:
         coordinator._runtime.submit_to_all(TopicsDeleted(frozenset({odd.rng.choice((T, bytes(16)))})))
 
-    return Coordinators(
+    return CoordinatorFixture(
         stage,
         SHARE_TOPIC,
         _runner(coordinator.run, timers.run, coordinator.prune_periodically),

@@ -1,4 +1,4 @@
-"""Everything that bounds what one client, or one request, may cost a node: `docs/reference/limits.md`."""
+"""Everything that bounds what one client, or one request, may cost a node: `docs/reference/limits_page.md`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.broker.key_docs import BROKER_DOCS
 from ottla.controller.broker_keys import BROKER_KEYS
 
 NOTE = "<!-- written by python -m tests.reference -->"
-ROOMS = ("broker", "controller", "log", "wire")
+PACKAGES = ("broker", "controller", "log", "wire")
 
 # A section, and behind its title: rows, parted by empty lines. A row says where its number comes from, what is bounded,
 # and what happens beyond it. A number is a setting's default or a constant, by its module, and the form it is told in;
@@ -25,7 +25,7 @@ Most bounds are of one request or one connection: for all of them together `max.
 not set by default. Where Kafka does otherwise it stands here or in [limitations](limitations.md).
 """
 
-STRANGERS = """\
+BEFORE_LOGIN = """\
 Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is decoded on a listener that asks for a login.
 
 sasl.server.max.receive.size bytes | a frame before the login is complete, and while somebody logs in again | the
@@ -278,7 +278,7 @@ refused with 431; of the body of a refused request {broker.server.http.MAX_DISCA
 """
 
 SECTIONS = {
-    "Before somebody has logged in": STRANGERS,
+    "Before somebody has logged in": BEFORE_LOGIN,
     "Connections": CONNECTIONS,
     "A request": REQUESTS,
     "Topics, settings, access rules": METADATA,
@@ -335,7 +335,7 @@ def _where(source: str) -> str:
     if source in BROKER_KEYS:
         return f"`{source}`"
     module, name = source.rsplit(".", 1)
-    place = module if module.startswith("ottla.") or module.split(".")[0] in ROOMS else f"ottla.{module}"
+    place = module if module.startswith("ottla.") or module.split(".")[0] in PACKAGES else f"ottla.{module}"
     return f"`{name}`, `{place.replace('.', '/')}.py`"
 
 
@@ -356,7 +356,7 @@ def _section(title: str, text: str) -> Iterator[str]:
     yield from ("| what | at most | then | set by / where |", "|---|---|---|---|", *map(_row, parts), "")
 
 
-def limits() -> str:
+def limits_page() -> str:
     """What one client, or one request, may cost a node."""
     lines = ["# Limits", NOTE, "", INTRO]
     for title, text in SECTIONS.items():

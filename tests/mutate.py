@@ -24,8 +24,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.forks import Pool
-from tests.mutations import KINDS, Change, changes, statement_spans
+from tests.forks import ForkPool
+from tests.mutations import KINDS, Mutant, find_mutants, statement_spans
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
@@ -34,9 +34,18 @@ GOLDEN = ROOT / "tests" / "test_golden_peer.py"
 UNITS = ("wire", "log", "controller")
 UNITS += tuple(f"broker/{wing}" for wing in ("groups", "coordinator", "replica", "metadata", "server"))
 # What a room stands on: loaded once, before the forks.
-BELOW = {"wire": (), "log": ("wire",), "controller": ("wire", "log"), "broker": ("wire", "log", "controller")}
-LOADED = ("pytest", "_pytest.pytester", "hypothesis", "trio", "trio.testing", "msgspec", "crc32c", "zstandard")
-LOADED += (
+LOWER_UNITS = {"wire": (), "log": ("wire",), "controller": ("wire", "log"), "broker": ("wire", "log", "controller")}
+PRELOADED_MODULES = (
+    "pytest",
+    "_pytest.pytester",
+    "hypothesis",
+    "trio",
+    "trio.testing",
+    "msgspec",
+    "crc32c",
+    "zstandard",
+)
+PRELOADED_MODULES += (
     "lz4.frame",
     "snappy",
     "prometheus_client",
@@ -46,7 +55,7 @@ LOADED += (
     "hypothesis.extra.pytestplugin",
 )
 # What these make is kept for the process's life (compiled codecs): later tests use it without passing there.
-KEPT = (
+CACHING_MODULES = (
     "wire/emit.py",
     "wire/emit_decode.py",
     "wire/emit_encode.py",
@@ -58,37 +67,37 @@ PYTEST = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faul
 PYTEST += ["--assert=plain"]  # pytest would load our modules in its own way, past ours
 
 
-class Seen(NamedTuple):
+class BaselineRun(NamedTuple):
     """What the tests did before any change: who passes each line, and how long each test takes."""
 
-    tests_by_line: dict[str, dict[int, set[str]]]
+    covering_tests: dict[str, dict[int, set[str]]]
     seconds: dict[str, float]
-    red: list[str]
+    failing: list[str]
 
 
-class Result(NamedTuple):
+class MutantResult(NamedTuple):
     """A change, and whether a test noticed."""
 
-    change: Change
+    mutant: Mutant
     killed: bool
     why: str
 
 
-def files_of(unit: str) -> list[str]:
+def unit_files(unit: str) -> list[str]:
     """The unit's sources, from the repository's root."""
     start = ROOT / unit
     found = [start] if start.is_file() else sorted(start.rglob("*.py"))
     return [str(p.relative_to(ROOT)) for p in found if "tests" not in p.relative_to(ROOT).parts]
 
 
-def tests_of(unit: str) -> list[str]:
+def unit_tests(unit: str) -> list[str]:
     """The test files of the unit's room, and the golden peer file."""
     room = ROOT / unit.split("/", maxsplit=1)[0]
     found = sorted(p for p in room.rglob("test_*.py") if p.parent.name == "tests")
     return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
 
 
-def equivalents() -> dict[tuple[str, str, str], str]:
+def load_equivalent_mutants() -> dict[tuple[str, str, str], str]:
     """(path, old line, new line) -> why nobody could notice. The file has those four in lines, then an empty one."""
     out = {}
     for block in EQUIVALENT.read_text().split("\n\n"):
@@ -99,22 +108,22 @@ def equivalents() -> dict[tuple[str, str, str], str]:
     return out
 
 
-def every_change(unit: str) -> list[Change]:
+def all_mutants(unit: str) -> list[Mutant]:
     """All the changes a unit has room for, without those that cannot matter."""
-    listed, out = equivalents(), []
-    for path in files_of(unit):
+    listed, out = load_equivalent_mutants(), []
+    for path in unit_files(unit):
         source = (ROOT / path).read_bytes()
-        out += [c for c in changes(path, source) if (path, *c.lines(source)) not in listed]
+        out += [c for c in find_mutants(path, source) if (path, *c.source_diff(source)) not in listed]
     return out
 
 
-def chosen(unit: str, count: int, seed: int) -> list[Change]:
+def choose_mutants(unit: str, count: int, seed: int) -> list[Mutant]:
     """So many changes by the seed, each kind as often as the others while there are any of it."""
     rng = random.Random(f"{seed} {unit}")
-    by_kind = {kind: [c for c in every_change(unit) if c.kind == kind] for kind in KINDS}
+    by_kind = {kind: [c for c in all_mutants(unit) if c.kind == kind] for kind in KINDS}
     for pool in by_kind.values():
         rng.shuffle(pool)
-    out: list[Change] = []
+    out: list[Mutant] = []
     while len(out) < count and any(by_kind.values()):
         out += [pool.pop() for pool in by_kind.values() if pool]
     return out[:count]
@@ -133,10 +142,10 @@ def _pytest(arguments: list[str], folder: Path, plugins: list[Any] | None = None
     return int(pytest.main([*PYTEST, f"--basetemp={folder}", *arguments], plugins=plugins))
 
 
-def _with(change: Change) -> None:
+def _with(change: Mutant) -> None:
     """Modules load as they are, but for the changed one."""
     target, real = ROOT / change.path, SourceFileLoader.get_code
-    source = change.of(target.read_bytes())
+    source = change.apply_to(target.read_bytes())
 
     def get_code(loader: SourceFileLoader, name: str) -> Any:
         if Path(loader.path).resolve() == target:
@@ -146,11 +155,11 @@ def _with(change: Change) -> None:
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
-def _watched(test_file: str, unit: str, folder: Path) -> Seen:
+def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
     """Run one test file and note which test passes which lines of the unit."""
     import coverage
 
-    measured = [str(ROOT / path) for path in files_of(unit)]
+    measured = [str(ROOT / path) for path in unit_files(unit)]
     watch = coverage.Coverage(data_file=None, include=measured, config_file=False, messages=False)
     seconds, red = dict[str, float](), list[str]()
 
@@ -176,15 +185,15 @@ def _watched(test_file: str, unit: str, folder: Path) -> Seen:
     for path in data.measured_files():
         contexts = data.contexts_by_lineno(path)
         lines[str(Path(path).relative_to(ROOT))] = {line: set(tests) for line, tests in contexts.items()}
-    return Seen(lines, seconds, red)
+    return BaselineRun(lines, seconds, red)
 
 
 # The parent
 
 
-def look(unit: str, test_files: list[str], pool: Pool, folder: Path) -> Seen:
+def run_baseline(unit: str, test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
     """Run the unit's tests unchanged, each file in a fork of its own so that none finds what another has cached."""
-    all_seen = Seen({}, {}, [])
+    all_seen = BaselineRun({}, {}, [])
     for number, test_file in enumerate(test_files):
         kept = folder / f"seen-{number}"
 
@@ -198,42 +207,42 @@ def look(unit: str, test_files: list[str], pool: Pool, folder: Path) -> Seen:
                 raise SystemExit(f"{test_file} does not run:\n{kept.with_suffix('.out').read_text()[-2000:]}")
             lines, seconds, red = pickle.loads(kept.read_bytes())
             for path, by_line in lines.items():
-                mine = all_seen.tests_by_line.setdefault(path, {})
+                mine = all_seen.covering_tests.setdefault(path, {})
                 for line, tests in by_line.items():
                     mine.setdefault(line, set()).update(tests)
             all_seen.seconds.update(seconds)
-            all_seen.red.extend(red)
+            all_seen.failing.extend(red)
 
         pool.start(work, 600, done, str(kept.with_suffix(".out")))
     pool.finish()
-    for name in all_seen.red:
+    for name in all_seen.failing:
         print(f"red before any change, left out: {name}")
         all_seen.seconds.pop(name, None)
     return all_seen
 
 
-def tests_for(change: Change, seen: Seen, spans: dict[int, range]) -> list[str]:
+def tests_for(change: Mutant, seen: BaselineRun, spans: dict[int, range]) -> list[str]:
     """The tests that pass the changed line, the fastest first; all of them where it runs at import."""
-    by_line = seen.tests_by_line.get(change.path, {})
+    by_line = seen.covering_tests.get(change.path, {})
     passing = set[str]()
-    for line in spans.get(change.line, range(change.line, change.line + 1)):
+    for line in spans.get(change.lineno, range(change.lineno, change.lineno + 1)):
         passing |= by_line.get(line, set())
     everywhere = "" in passing  # though some test may have been the first to load it in its file
-    if everywhere or (passing and change.path in KEPT):
+    if everywhere or (passing and change.path in CACHING_MODULES):
         near = {test for tests in by_line.values() for test in tests}
         rest = set(seen.seconds) if everywhere else near
         return _fastest_first(seen, near) + _fastest_first(seen, rest - near)
     return _fastest_first(seen, passing)
 
 
-def _fastest_first(seen: Seen, tests: set[str]) -> list[str]:
+def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
     known = [t for t in tests if t in seen.seconds]
     return sorted(known, key=lambda t: (t.startswith("tests/"), seen.seconds[t], t))
 
 
-def _pass_unchanged(seen: Seen, path: str, pool: Pool, folder: Path) -> None:
+def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
     """No change, all tests: else a fork's own trouble would count as a change noticed."""
-    nothing, said = Change(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
+    nothing, said = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
 
     def work() -> int:
         _with(nothing)
@@ -247,27 +256,29 @@ def _pass_unchanged(seen: Seen, path: str, pool: Pool, folder: Path) -> None:
     pool.finish()
 
 
-def judge(unit: str, which: list[Change], test_files: list[str], pool: Pool, folder: Path) -> Iterator[Result]:
+def run_mutants(
+    unit: str, which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
+) -> Iterator[MutantResult]:
     """Make each change and see whether a test notices."""
-    seen = look(unit, test_files, pool, folder)
+    seen = run_baseline(unit, test_files, pool, folder)
     _pass_unchanged(seen, which[0].path, pool, folder)
     spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
-    results: list[Result] = []
+    results: list[MutantResult] = []
     for number, change in enumerate(which):
         tests = tests_for(change, seen, spans[change.path])
         if not tests:
-            results.append(Result(change, False, "no test passes here"))
+            results.append(MutantResult(change, False, "no test passes here"))
             continue
         where = folder / f"change-{number}"
 
-        def work(change: Change = change, tests: list[str] = tests, where: Path = where) -> int:
+        def work(change: Mutant = change, tests: list[str] = tests, where: Path = where) -> int:
             _with(change)
             return _pytest(tests, where)
 
-        def done(status: int | None, change: Change = change, where: Path = where) -> None:
+        def done(status: int | None, change: Mutant = change, where: Path = where) -> None:
             shutil.rmtree(where, ignore_errors=True)
             assert status != 5, f"pytest ran nothing for {change}"  # 4: a module could not be loaded any more
-            results.append(Result(change, status != 0, "no time" if status is None else f"status {status}"))
+            results.append(MutantResult(change, status != 0, "no time" if status is None else f"status {status}"))
 
         pool.start(work, 5 + 4 * sum(seen.seconds[t] for t in tests), done)
         yield from results
@@ -278,13 +289,13 @@ def judge(unit: str, which: list[Change], test_files: list[str], pool: Pool, fol
 
 def load(unit: str) -> None:
     """Everything a fork needs that no change touches."""
-    for name in LOADED:
+    for name in PRELOADED_MODULES:
         import_module(name)
-    for room in BELOW.get(unit.split("/", maxsplit=1)[0], ()):
-        for path in files_of(room):
+    for room in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):
+        for path in unit_files(room):
             if not path.endswith("__main__.py"):
                 import_module(_name(path))
-    early = {_name(path) for path in files_of(unit)} & set(sys.modules)
+    early = {_name(path) for path in unit_files(unit)} & set(sys.modules)
     assert not early, f"loaded before they were changed: {early}"
 
 
@@ -293,13 +304,13 @@ def _name(path: str) -> str:
     return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-def run(unit: str, which: list[Change], jobs: int, test_files: list[str] | None = None) -> list[Result]:
+def run(unit: str, which: list[Mutant], jobs: int, test_files: list[str] | None = None) -> list[MutantResult]:
     """Judge the changes of one unit in a process of its own kind of warmth."""
     load(unit)
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
-    results: list[Result] = []
+    results: list[MutantResult] = []
     try:
-        for result in judge(unit, which, test_files or tests_of(unit), Pool(jobs), folder):
+        for result in run_mutants(unit, which, test_files or unit_tests(unit), ForkPool(jobs), folder):
             results.append(result)
             print(f"\r{unit}: {len(results)}/{len(which)}", end="", file=sys.stderr, flush=True)
     finally:
@@ -308,14 +319,14 @@ def run(unit: str, which: list[Change], jobs: int, test_files: list[str] | None 
     return results
 
 
-def report(unit: str, results: list[Result]) -> str:
+def report(unit: str, results: list[MutantResult]) -> str:
     """Survivors as small differences, then killed/total by module."""
     out = []
     for result in sorted(results):
         if not result.killed:
-            old, new = result.change.lines((ROOT / result.change.path).read_bytes())
+            old, new = result.mutant.source_diff((ROOT / result.mutant.path).read_bytes())
             out.append(
-                f"{result.change.path}:{result.change.line} {result.change.kind} ({result.why})\n- {old}\n+ {new}"
+                f"{result.mutant.path}:{result.mutant.lineno} {result.mutant.kind} ({result.why})\n- {old}\n+ {new}"
             )
     out += [f"{path}: {killed}/{total}" for path, killed, total in by_module(results)]
     killed = sum(r.killed for r in results)
@@ -325,13 +336,13 @@ def report(unit: str, results: list[Result]) -> str:
     return "\n".join(out)
 
 
-def by_module(results: list[Result]) -> list[tuple[str, int, int]]:
+def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
     """(path, killed, made) of each file."""
-    made, killed = Counter(r.change.path for r in results), Counter(r.change.path for r in results if r.killed)
+    made, killed = Counter(r.mutant.path for r in results), Counter(r.mutant.path for r in results if r.killed)
     return [(path, killed[path], made[path]) for path in sorted(made)]
 
 
-def write(unit: str, results: list[Result], seed: int) -> None:
+def write(unit: str, results: list[MutantResult], seed: int) -> None:
     """Replace the unit's part of the page of scores."""
     killed = sum(r.killed for r in results)
     part = (
@@ -362,7 +373,7 @@ def main() -> None:
         return
     os.nice(10)
     unit, started = told.units[0].rstrip("/"), time.monotonic()
-    which = chosen(unit, told.changes, told.seed) if told.changes else every_change(unit)
+    which = choose_mutants(unit, told.changes, told.seed) if told.changes else all_mutants(unit)
     results = run(unit, which, told.jobs)
     print(report(unit, results), f"in {time.monotonic() - started:.0f} s", flush=True)
     if told.write and unit in UNITS:

@@ -42,21 +42,21 @@ SILENT_FUNCTIONS = {"__repr__", "__str__", "__hash__"}
 KINDS = ("comparison", "constant", "dropped", "result", "condition", "arithmetic")
 
 
-class Change(NamedTuple):
+class Mutant(NamedTuple):
     """One wrong change: bytes [start, end) of the file become `text`."""
 
     path: str
     kind: str
-    line: int
+    lineno: int
     start: int
     end: int
     text: str
 
-    def of(self, source: bytes) -> bytes:
+    def apply_to(self, source: bytes) -> bytes:
         """The whole file with the change in it."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
-    def lines(self, source: bytes) -> tuple[str, str]:
+    def source_diff(self, source: bytes) -> tuple[str, str]:
         """The changed line, before and after, without its indentation; of several only the first is shown."""
         first, last = source.rfind(b"\n", 0, self.start) + 1, source.find(b"\n", self.end)
         before = source[first : last if last >= 0 else len(source)].decode()
@@ -65,11 +65,11 @@ class Change(NamedTuple):
         return old, new
 
 
-def changes(path: str, source: bytes) -> list[Change]:
+def find_mutants(path: str, source: bytes) -> list[Mutant]:
     """Every change the file has room for, in the order of its lines."""
-    finder = _Finder(path, source)
+    finder = _MutantFinder(path, source)
     finder.visit(ast.parse(source))
-    return sorted(set(finder.found), key=lambda c: (c.start, c.end, c.text))
+    return sorted(set(finder.mutants), key=lambda c: (c.start, c.end, c.text))
 
 
 def statement_spans(source: bytes) -> dict[int, range]:
@@ -78,13 +78,13 @@ def statement_spans(source: bytes) -> dict[int, range]:
     for node in ast.walk(ast.parse(source)):  # outer statements come first
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None) or getattr(node, "cases", None)
-            end = _first_line(body[0]) - 1 if body else node.end_lineno or node.lineno
+            end = _first_lineno(body[0]) - 1 if body else node.end_lineno or node.lineno
             span = range(node.lineno, max(end, node.lineno) + 1)
             spans.update(dict.fromkeys(span, span))
     return spans
 
 
-def _first_line(node: ast.AST) -> int:
+def _first_lineno(node: ast.AST) -> int:
     where = node.pattern if isinstance(node, ast.match_case) else node
     decorators = getattr(where, "decorator_list", [])
     line: int = min([where.lineno, *(d.lineno for d in decorators)])  # type: ignore[attr-defined]
@@ -95,9 +95,9 @@ def _is_text(value: str) -> bool:
     return " " in value or not value
 
 
-class _Finder(ast.NodeVisitor):
+class _MutantFinder(ast.NodeVisitor):
     def __init__(self, path: str, source: bytes) -> None:
-        self.path, self.found = path, list[Change]()
+        self.path, self.mutants = path, list[Mutant]()
         self._starts = [0]
         for line in source.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
@@ -108,7 +108,7 @@ class _Finder(ast.NodeVisitor):
         assert at.end_lineno is not None
         assert at.end_col_offset is not None
         start, end = self._starts[at.lineno - 1] + at.col_offset, self._starts[at.end_lineno - 1] + at.end_col_offset
-        self.found.append(Change(self.path, kind, at.lineno, start, end, text))
+        self.mutants.append(Mutant(self.path, kind, at.lineno, start, end, text))
 
     def _drop(self, node: ast.stmt) -> None:
         if self._functions:

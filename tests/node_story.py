@@ -20,26 +20,26 @@ from ottla.wire.messages import end_txn as et
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import produce
 from ottla.wire.messages import write_txn_markers as wm
-from sim.clients import make_topic
-from sim.cluster import Cluster
-from sim.lives import Lives
-from sim.steps import Step, watched
-from sim.transactions import SOURCE, Transactional
+from sim.clients import create_topic
+from sim.cluster import ClusterScenario
+from sim.lives import NodeLifecycle
+from sim.steps import TransactionStep, observe_steps
+from sim.transactions import SOURCE, TransactionalClient
 
 SEED = 1
 STATE = "__transaction_state"
-PLACES = {SOURCE: [[1, 2, 3], [2, 3, 1]], STATE: [[3, 1, 2], [3, 2, 1]]}
-WRITES = {
-    Step.ID_WRITTEN: "writes: Empty",
-    Step.OPEN_WRITTEN: "writes: Ongoing",
-    Step.OPEN: "Ongoing stands on enough nodes",
-    Step.DECIDED_WRITTEN: "writes: PrepareCommit",
-    Step.DECIDED: "PrepareCommit stands on enough nodes: it is committed",
-    Step.COMPLETE_WRITTEN: "writes: CompleteCommit",
+REPLICA_ASSIGNMENTS = {SOURCE: [[1, 2, 3], [2, 3, 1]], STATE: [[3, 1, 2], [3, 2, 1]]}
+STEP_TEXTS = {
+    TransactionStep.ID_WRITTEN: "writes: Empty",
+    TransactionStep.OPEN_WRITTEN: "writes: Ongoing",
+    TransactionStep.OPEN: "Ongoing stands on enough nodes",
+    TransactionStep.DECIDED_WRITTEN: "writes: PrepareCommit",
+    TransactionStep.DECIDED: "PrepareCommit stands on enough nodes: it is committed",
+    TransactionStep.COMPLETE_WRITTEN: "writes: CompleteCommit",
 }
 
 
-def asked(request: Any) -> str | None:
+def describe_request(request: Any) -> str | None:
     """A request in words; nothing for one that is not of transactions."""
     match request:
         case ip.InitProducerIdRequest():
@@ -60,7 +60,7 @@ def asked(request: Any) -> str | None:
     return None
 
 
-def said(answer: Any) -> str:
+def describe_response(answer: Any) -> str:
     """An answer in words."""
     match answer:
         case ip.InitProducerIdResponse() | et.EndTxnResponse():
@@ -80,45 +80,45 @@ def _name(code: int) -> str:
     return ErrorCode(code).name
 
 
-class Told(Cluster):
+class TransactionTrace(ClusterScenario):
     """Three nodes, nothing that goes wrong, and one transaction."""
 
     def __init__(self) -> None:
         super().__init__(SEED, transactions=2, only_late=True)
-        self.swarm.disturbances = []
-        self.lines: list[list[str]] = [[]]
+        self.fault_plan.fault_kinds = []
+        self.trace_text: list[list[str]] = [[]]
         """What was said between two steps of the coordinator."""
 
     async def run(self) -> None:
         """Make the topics, then the transaction."""
         async with trio.open_nursery() as everything:
-            for lives in self.lives.values():
+            for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
-            await self.full()
-            for name, placed in PLACES.items():
+            await self.wait_until_full()
+            for name, placed in REPLICA_ASSIGNMENTS.items():
                 settings = {"cleanup.policy": "compact"} if name == STATE else {}
-                await make_topic(self.world, name, settings, self.service, placed)
-            await self.full()
-            with watched(self._reached):
+                await create_topic(self.simulation, name, settings, self.service, placed)
+            await self.wait_until_full()
+            with observe_steps(self._reached):
                 await self._transact()
                 await trio.sleep(2.0)
             everything.cancel_scope.cancel()
 
-    async def _live(self, lives: Lives) -> None:
-        await lives.one(None)
+    async def _live(self, lives: NodeLifecycle) -> None:
+        await lives.run_once(None)
 
-    def _reached(self, node_id: int, _name: str, step: Step) -> None:
-        if step in WRITES:
-            self.lines += [[f"{f'n{node_id}':<16} {WRITES[step]}"], []]
+    def _reached(self, node_id: int, _name: str, step: TransactionStep) -> None:
+        if step in STEP_TEXTS:
+            self.trace_text += [[f"{f'n{node_id}':<16} {STEP_TEXTS[step]}"], []]
 
-    def heard(self, channel: Any, text: str, *, answers: bool) -> None:
+    def on_message(self, channel: Any, text: str, *, answers: bool) -> None:
         """A request, or the answer to one."""
         here, there = channel.stream._owner.host.name, channel.stream.peer
         ends = f"{there} -> {here}" if answers else f"{here} -> {there}"
-        self.lines[-1].append(f"{ends:<16} {text}")
+        self.trace_text[-1].append(f"{ends:<16} {text}")
 
     async def _transact(self) -> None:
-        client = Transactional(self.world, "producer", "payments", self.service, 2)
+        client = TransactionalClient(self.simulation, "producer", "payments", self.service, 2)
 
         async def body() -> None:
             for number in (0, 1):
@@ -129,33 +129,33 @@ class Told(Cluster):
         await client.transact(body, commit=True, asks=lambda: None)
 
 
-def told() -> list[str]:
+def trace_messages() -> list[str]:
     """The story, line by line."""
-    run = Told()
+    run = TransactionTrace()
     call = Channel.call
 
     async def noted(self: Any, request: Any, version: int | None = None) -> Any:
-        text = asked(request)
+        text = describe_request(request)
         if text is None:
             return await call(self, request, version)
-        run.heard(self, text, answers=False)
+        run.on_message(self, text, answers=False)
         answer = await call(self, request, version)
-        run.heard(self, said(answer), answers=True)
+        run.on_message(self, describe_response(answer), answers=True)
         return answer
 
     planted: Any = Channel
     planted.call = noted
-    run.world.run(run.run)
+    run.simulation.run(run.run)
     # What nodes say at once comes in one order: what the producer hears, then requests, then answers to them.
     order = {"n3 -> producer": 0, "n3 -> n1": 1, "n3 -> n2": 2, "n1 -> n3": 3, "n2 -> n3": 4}
-    for at, lines in enumerate(run.lines):
+    for at, lines in enumerate(run.trace_text):
         if any("WriteTxnMarkers" in line for line in lines):
-            run.lines[at] = sorted(lines, key=lambda line: order[line[:16].strip()])
-    return [line for lines in run.lines for line in lines]
+            run.trace_text[at] = sorted(lines, key=lambda line: order[line[:16].strip()])
+    return [line for lines in run.trace_text for line in lines]
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "tests.node_story"], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.disable(logging.CRITICAL)
-    sys.stdout.write("".join(f"{line}\n" for line in told()))
+    sys.stdout.write("".join(f"{line}\n" for line in trace_messages()))

@@ -18,29 +18,29 @@ BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 4
 
 
-class Story(SimulatedQuorum):
+class QuorumTrace(SimulatedQuorum):
     """A quorum of three that writes down what it does."""
 
     def __init__(self) -> None:
         super().__init__(SEED, 3, loss=0, kraft_version=1)
         self.sync_ms = 2
         self.accepts_proposals = False
-        self.lines: list[str] = []
+        self.trace_text: list[str] = []
         self._since_ms = 0.0
 
-    def begin(self) -> list[str]:
+    def start_recording(self) -> list[str]:
         """From now on; gives the lines of what follows."""
-        self.lines, self._since_ms = [], self.now_ms
-        return self.lines
+        self.trace_text, self._since_ms = [], self.now_ms
+        return self.trace_text
 
-    def tell(self, number: int, text: str) -> None:
+    def add(self, number: int, text: str) -> None:
         """One line."""
-        self.lines.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
+        self.trace_text.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
 
-    def tell_once(self, number: int, text: str) -> None:
+    def add_distinct(self, number: int, text: str) -> None:
         """One line, unless it was told already: what is not answered is said again and again."""
-        if not any(line.endswith(f"node {number}  {text}") for line in self.lines):
-            self.tell(number, text)
+        if not any(line.endswith(f"node {number}  {text}") for line in self.trace_text):
+            self.add(number, text)
 
     def step(self, number: int, event: RaftEvent) -> None:
         """As it is, and what becomes of the node."""
@@ -52,20 +52,20 @@ class Story(SimulatedQuorum):
         after = (type(machine.state), machine.epoch, machine.high_watermark)
         if before is None or before[:2] != after[:2]:
             led = f" of node {machine.leader_id}" if machine.leader_id not in (-1, number) else ""
-            self.tell(number, f"{after[0].__name__}{led}, epoch {machine.epoch}")
+            self.add(number, f"{after[0].__name__}{led}, epoch {machine.epoch}")
         if machine.is_leader and before is not None and before[2] != after[2]:
-            self.tell(number, f"everything below offset {machine.high_watermark} is committed")
+            self.add(number, f"everything below offset {machine.high_watermark} is committed")
 
     def _send(self, host: object, peer: int, request: RaftRequest) -> None:
         match request:
             case Vote(pre_vote=pre, epoch=epoch, candidate=candidate):
                 ask = f"would you vote for me after epoch {epoch}?" if pre else f"your vote for epoch {epoch}?"
-                self.tell_once(candidate.id, f"-> node {peer}: {ask}")
+                self.add_distinct(candidate.id, f"-> node {peer}: {ask}")
             case BeginEpoch(leader_id, epoch):
-                self.tell_once(leader_id, f"-> node {peer}: I lead epoch {epoch}")
+                self.add_distinct(leader_id, f"-> node {peer}: I lead epoch {epoch}")
             case EndEpoch(leader_id, epoch, successors):
                 names = ", ".join(str(s.id) for s in successors)
-                self.tell(leader_id, f"-> node {peer}: I do not lead epoch {epoch} any more; best follow {names}")
+                self.add(leader_id, f"-> node {peer}: I do not lead epoch {epoch} any more; best follow {names}")
             case _:
                 pass  # fetches go on all the time
         super()._send(host, peer, request)  # type: ignore[arg-type]
@@ -91,26 +91,26 @@ def states() -> list[str]:
 
 def election() -> list[str]:
     """Three nodes that were never started before."""
-    story = Story()
-    lines = story.begin()
+    story = QuorumTrace()
+    lines = story.start_recording()
     story.start_all()
     story.elected()
     return lines
 
 
-def led() -> tuple[Story, int, list[str]]:
+def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
     """Three nodes of which one has led for a while: the story, who leads, and the lines told from now on."""
-    story = Story()
+    story = QuorumTrace()
     story.start_all()
     first = story.elected()
     story.run(story.now_ms + 5_000)
-    return story, first, story.begin()
+    return story, first, story.start_recording()
 
 
 def killed() -> list[str]:
     """The leader is killed."""
-    story, first, lines = led()
-    story.tell(first, "is killed")
+    story, first, lines = quorum_with_leader()
+    story.add(first, "is killed")
     story.crash(first)
     story.elected(but=first)
     return lines
@@ -118,8 +118,8 @@ def killed() -> list[str]:
 
 def stopped() -> list[str]:
     """The leader is told to stop."""
-    story, first, lines = led()
-    story.tell(first, "is told to stop")
+    story, first, lines = quorum_with_leader()
+    story.add(first, "is told to stop")
     story.step(first, Resign())
     story.elected(but=first)
     return lines
@@ -133,7 +133,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew.
 
     Raises:
@@ -144,7 +144,7 @@ def page_as_it_should_be(text: str) -> str:
 
 def main() -> None:
     """Write the blocks."""
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+    PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

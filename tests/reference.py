@@ -17,7 +17,7 @@ from ottla.cli.main import COMMANDS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import AUTHORIZER_KEYS, GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
 from ottla.wire.apis import ApiKey, request_spec
-from tests.limits import limits
+from tests.limits import limits_page
 
 WHERE = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- written by python -m tests.reference -->"
@@ -143,7 +143,7 @@ def cli() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {"config.md": config, "apis.md": apis, "cli.md": cli, "limits.md": limits}
+PAGES = {"config.md": config, "apis.md": apis, "cli.md": cli, "limits.md": limits_page}
 
 
 def main() -> None:

@@ -36,20 +36,21 @@ class Campaign(NamedTuple):
     """A long run: of the simulator where it has seeds, else of pytest."""
 
     name: str
-    holds: str
+    description: str
     arguments: str
     seeds: int = 0
     settings: str = ""
-    finds: str = ""
+    expected_violations: str = ""
     """What some seed must find, and no seed anything else: where Kafka, too, breaks a promise."""
 
 
-TORN = "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost " + (
-    "lso-stuck txn-refused undecided-read"
+DELAY_VIOLATIONS = (
+    "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost "
+    + ("lso-stuck txn-refused undecided-read")
 )
 """What a delayed request does to transactions of version 1: that is why there is version 2 (KIP-890)."""
-PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py sim/tests/test_groups.py -k planted"
-APART = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
+SEEDED_FAULTS = "sim/tests/test_sim.py sim/tests/test_cluster.py sim/tests/test_groups.py -k planted"
+SEPARATE_CONTROLLERS = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
 GROUP_KILLS, NEW_CLIENTS = "compat_tests/test_group_kills.py", "OTTLA_NEW_CLIENTS=both"
 MIXED = "compat_tests/test_mixed.py compat_tests/test_mixed_quorum.py"
@@ -64,15 +65,21 @@ CAMPAIGNS = (
     Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
     Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
     Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
-    Campaign("late-classic", "the same in version 1", "--cluster --transactions 1 --late", 100, finds=TORN),
+    Campaign(
+        "late-classic",
+        "the same in version 1",
+        "--cluster --transactions 1 --late",
+        100,
+        expected_violations=DELAY_VIOLATIONS,
+    ),
     Campaign("deaths", "coordinators die at each step", "sim/tests/test_deaths.py", 0, "OTTLA_DEATHS=20"),
     Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
-    Campaign("apart", "the same among four that are brokers only, with transactions", APART, 100),
+    Campaign("apart", "the same among four that are brokers only, with transactions", SEPARATE_CONTROLLERS, 100),
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
     Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
     Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
     Campaign("coordinators", "the nodes that coordinate such groups killed, 20 a seed", "--kills 20", 20),
-    Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
+    Campaign("planted", "bugs planted in one node and between nodes are found", SEEDED_FAULTS, 0, "OTTLA_PLANTS=1"),
     Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
     Campaign("damage", "files with bytes changed", "log/tests/test_mutations.py", 0, "OTTLA_MUTATIONS=10000"),
     Campaign("faults", "each call of the disk fails once", "sim/tests/test_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
@@ -116,15 +123,15 @@ CAMPAIGNS = (
 )
 
 
-class Outcome(NamedTuple):
+class CampaignOutcome(NamedTuple):
     """How a campaign ended."""
 
-    ran: str
-    found: list[str]
+    summary: str
+    failures: list[str]
     took_s: float
 
 
-def simulate(campaign: Campaign, first: int, seeds: int, jobs: int) -> Outcome:
+def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> CampaignOutcome:
     """Run seeds of the simulator over some processes."""
     began = time.monotonic()
     pieces = [(seed, min(PIECE, first + seeds - seed)) for seed in range(first, first + seeds, PIECE)]
@@ -144,28 +151,28 @@ def simulate(campaign: Campaign, first: int, seeds: int, jobs: int) -> Outcome:
 
     with ThreadPoolExecutor(jobs) as processes:
         found = [line for lines in processes.map(piece, pieces) for line in lines]
-    return Outcome(f"seeds {first} to {first + seeds - 1}", found, time.monotonic() - began)
+    return CampaignOutcome(f"seeds {first} to {first + seeds - 1}", found, time.monotonic() - began)
 
 
-def judged(campaign: Campaign, outcome: Outcome) -> Outcome:
+def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOutcome:
     """The same, where something had to be found: that is counted, and what is bad is anything else, or nothing."""
-    if not campaign.finds:
+    if not campaign.expected_violations:
         return outcome
     counted: Counter[str] = Counter()
     bad = []
-    for line in outcome.found:
+    for line in outcome.failures:
         names = set(line.partition("VIOLATION ")[2].split(","))
-        if names <= set(campaign.finds.split()):
+        if names <= set(campaign.expected_violations.split()):
             counted.update(names)
         else:
             bad.append(line)
     told = ", ".join(f"{name} in {count}" for name, count in sorted(counted.items()))
     if not counted:
         bad.append("nothing, where something had to be")
-    return outcome._replace(ran=f"{outcome.ran}: as in Kafka {told or 'nothing'}", found=bad)
+    return outcome._replace(summary=f"{outcome.summary}: as in Kafka {told or 'nothing'}", failures=bad)
 
 
-def test(campaign: Campaign) -> Outcome:
+def run_pytest(campaign: Campaign) -> CampaignOutcome:
     """Run a campaign of pytest, with its output shown."""
     began = time.monotonic()
     settings = dict(each.split("=") for each in campaign.settings.split())
@@ -178,26 +185,26 @@ def test(campaign: Campaign) -> Outcome:
             last = line.strip() or last
     counted = re.findall(r"\d+ (?:passed|skipped)", last)
     ran = f"`{campaign.settings}`: {', '.join(counted) or 'nothing'}"
-    return Outcome(ran, [] if run.returncode == 0 else [last], time.monotonic() - began)
+    return CampaignOutcome(ran, [] if run.returncode == 0 else [last], time.monotonic() - began)
 
 
-def rows() -> Iterator[tuple[str, str]]:
+def read_results() -> Iterator[tuple[str, str]]:
     """The rows the page has, by campaign."""
     for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
         if match := re.match(r"\| ([a-z-]+) \| ", line):
             yield match[1], line
 
 
-def write(campaign: Campaign, outcome: Outcome) -> None:
+def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
     """Put a result into the page, in place of the last one."""
     others = ["--", ".", f":!{PAGE.relative_to(ROOT)}"]
     asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
     commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
     at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
-    found = "nothing" if not outcome.found else "; ".join(outcome.found)[:300].replace("|", "/")
+    found = "nothing" if not outcome.failures else "; ".join(outcome.failures)[:300].replace("|", "/")
     took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
-    kept = dict(rows())
-    kept[campaign.name] = f"| {campaign.name} | {campaign.holds} | {outcome.ran} | {found} | {took} | {at} |"
+    kept = dict(read_results())
+    kept[campaign.name] = f"| {campaign.name} | {campaign.description} | {outcome.summary} | {found} | {took} | {at} |"
     PAGE.write_text(HEAD + "".join(kept[each.name] + "\n" for each in CAMPAIGNS if each.name in kept))
 
 
@@ -216,12 +223,12 @@ def main() -> int:
     for campaign in CAMPAIGNS:
         if told.names and campaign.name not in told.names:
             continue
-        print(f"--- {campaign.name}: {campaign.holds}", flush=True)
+        print(f"--- {campaign.name}: {campaign.description}", flush=True)
         seeds = told.seeds or campaign.seeds
-        outcome = simulate(campaign, told.first, seeds, told.jobs) if campaign.seeds else test(campaign)
-        outcome = judged(campaign, outcome)
-        print(f"{campaign.name}: {outcome.ran}, {len(outcome.found)} bad, {outcome.took_s:.0f} s", flush=True)
-        bad += bool(outcome.found)
+        outcome = run_simulator(campaign, told.first, seeds, told.jobs) if campaign.seeds else run_pytest(campaign)
+        outcome = evaluate_outcome(campaign, outcome)
+        print(f"{campaign.name}: {outcome.summary}, {len(outcome.failures)} bad, {outcome.took_s:.0f} s", flush=True)
+        bad += bool(outcome.failures)
         if told.write:
             write(campaign, outcome)
     return 1 if bad else 0

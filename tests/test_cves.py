@@ -31,7 +31,7 @@ KNOWN = [f"CVE-{year}-{number}" for year, numbers in _NUMBERS.items() for number
 
 
 @cache
-def described(path: Path) -> dict[str, str]:
+def described_tests(path: Path) -> dict[str, str]:
     """What the tests of a file say of themselves, by name."""
     functions = [x for x in ast.walk(ast.parse(path.read_text())) if isinstance(x, ast.FunctionDef)]
     return {x.name: f"{x.name.replace('_', '-').upper()} {ast.get_docstring(x) or ''}" for x in functions}
@@ -49,21 +49,21 @@ def test_each_cve_has_a_test_that_names_it(cve: str) -> None:
     named = [test for ids, tests in rows() if cve in ids for test in tests]
     assert named, f"{PAGE.name} names no test"
     for file, name in named:
-        said = described(ROOT / file).get(name)
+        said = described_tests(ROOT / file).get(name)
         assert said is not None, f"{file} has no {name}"
-    assert any(cve in described(ROOT / file)[name] for file, name in named), "none of them names it"
+    assert any(cve in described_tests(ROOT / file)[name] for file, name in named), "none of them names it"
 
 
 def test_the_page_names_no_test_that_is_not_there() -> None:
     found = TEST.findall(PAGE.read_text())
     assert len(found) >= 20
-    assert [x for x in found if x[1] not in described(ROOT / x[0])] == []
+    assert [x for x in found if x[1] not in described_tests(ROOT / x[0])] == []
     assert PAGE.read_text().count("::test_") == len(found), "a test's name that cannot be read"
 
 
 # ---------------------------------------------------------------- nothing is loaded by a name from outside
 
-LOADS = {
+LOADING_CALLS = {
     "import_module",
     "__import__",
     "exec",
@@ -77,7 +77,7 @@ LOADS = {
 OF_MODULES = {"re", "re2", "java_properties", "json", "json.decoder", "msgspec.json"}
 """Whose ``compile`` and ``loads`` make patterns and values, and no code."""
 NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it)/")
-KNOWN_LOADS = {
+ALLOWED_LOADS = {
     "broker/server/dispatch.py": "a handler: ROUTES names it",
     "ottla/cli/main.py": "a command: COMMANDS names it",
     "ottla/world/kept_modules.py": "modules of this package, from the bytecode beside their sources",
@@ -103,7 +103,7 @@ def loads(tree: ast.AST) -> list[int]:
         else:
             continue
         is_written = bool(node.args) and isinstance(node.args[0], ast.Constant)
-        if called in LOADS and owner not in OF_MODULES and not is_written:
+        if called in LOADING_CALLS and owner not in OF_MODULES and not is_written:
             out.append(node.lineno)
         out += [node.lineno for x in node.keywords if x.arg == "shell"]
     return out
@@ -122,4 +122,4 @@ def test_nothing_is_loaded_by_a_name_that_comes_from_outside() -> None:
     for line in ("import_module('a.b')", "re.compile(text)", "json.loads(raw)", "from json import loads; loads(raw)"):
         assert loads(ast.parse(line)) == [], line
     product = [x for x in map(str, (p.relative_to(ROOT) for p in sources())) if not NOT_PRODUCT.search(x)]
-    assert {x for x in product if loads(ast.parse((ROOT / x).read_text()))} == set(KNOWN_LOADS)
+    assert {x for x in product if loads(ast.parse((ROOT / x).read_text()))} == set(ALLOWED_LOADS)

@@ -16,7 +16,7 @@ import pytest
 
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import CACHE, classpath, jars
-from compat_tests.matrix import CLIENTS, Missing, command_of
+from compat_tests.matrix import CLIENTS, ToolchainMissing, client_command
 from tests import death_story, durable_story, group_story, hexdumps, quorum_story, transaction_story
 from tests.reference import PAGES, WHERE
 
@@ -56,37 +56,37 @@ def test_a_generated_page_is_what_the_code_says(name: str) -> None:
 def test_the_bytes_on_the_page_are_those_on_the_disk() -> None:
     text = hexdumps.PAGE.read_text()
     assert len(hexdumps.BLOCK.findall(text)) == 11
-    assert hexdumps.page_as_it_should_be(text) == text, "run python -m tests.hexdumps"
+    assert hexdumps.render_page(text) == text, "run python -m tests.hexdumps"
 
 
 def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
     text = quorum_story.PAGE.read_text()
     assert {m[0] for m in quorum_story.BLOCK.findall(text)} == set(quorum_story.MAKERS)
-    assert quorum_story.page_as_it_should_be(text) == text, "run python -m tests.quorum_story"
+    assert quorum_story.render_page(text) == text, "run python -m tests.quorum_story"
 
 
 def test_the_story_of_a_record_is_the_one_the_machine_tells() -> None:
     text = durable_story.PAGE.read_text()
     assert {m[1] for m in durable_story.BLOCK.findall(text)} == set(durable_story.MAKERS)
-    assert durable_story.page_as_it_should_be(text) == text, "run python -m tests.durable_story"
+    assert durable_story.render_page(text) == text, "run python -m tests.durable_story"
 
 
 def test_the_story_of_a_node_that_dies_is_the_one_the_simulator_tells() -> None:
     text = death_story.PAGE.read_text()
     assert {m[1] for m in death_story.BLOCK.findall(text)} == set(death_story.MAKERS)
-    assert death_story.page_as_it_should_be(text) == text, "run python -m tests.death_story"
+    assert death_story.render_page(text) == text, "run python -m tests.death_story"
 
 
 def test_the_stories_of_groups_are_those_their_machines_tell() -> None:
     text = group_story.PAGE.read_text()
     assert {m[0] for m in group_story.BLOCK.findall(text)} == set(group_story.MAKERS)
-    assert group_story.page_as_it_should_be(text) == text, "run python -m tests.group_story"
+    assert group_story.render_page(text) == text, "run python -m tests.group_story"
 
 
 def test_the_story_of_a_transaction_is_the_one_the_machine_tells() -> None:
     text = transaction_story.PAGE.read_text()
     assert {m[1] for m in transaction_story.BLOCK.findall(text)} == set(transaction_story.MAKERS)
-    assert transaction_story.page_as_it_should_be(text) == text, "run python -m tests.transaction_story"
+    assert transaction_story.render_page(text) == text, "run python -m tests.transaction_story"
 
 
 def test_links_lead_somewhere() -> None:
@@ -102,8 +102,8 @@ def _client(name: str) -> Path:
     """The folder in the cache where a client's program lies, fetched and built."""
     client = next(c for c in CLIENTS if c.name == name)
     try:
-        command = command_of(client)
-    except Missing as missing:
+        command = client_command(client)
+    except ToolchainMissing as missing:
         pytest.skip(str(missing))
     return next(
         p

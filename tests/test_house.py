@@ -19,7 +19,7 @@ MAX_FUNCTION_LINES = 60
 # Longer than the budget, with its reason.
 LONG_FILES: dict[str, str] = {}
 # Only these may ask the machine for clock, chance or threads; everything else goes through `Env`.
-WORLD = {
+ENV_MODULES = {
     "ottla/world/this_machine.py",
     "ottla/world/real_env.py",
     "ottla/world/real_stream.py",
@@ -27,9 +27,9 @@ WORLD = {
     "ottla/cli/blocking.py",
     "ottla/pytest_plugin.py",
 }
-ROOMS = ("wire", "log", "controller", "broker", "ottla", "sim")
-FORBIDDEN_IN_ROOMS = re.compile(r"^\s*(?:import|from) (time|random|uuid|secrets|datetime)\b", re.M)
-ALLOWED_WORLD_IMPORTS = {
+PACKAGES = ("wire", "log", "controller", "broker", "ottla", "sim")
+FORBIDDEN_IMPORTS = re.compile(r"^\s*(?:import|from) (time|random|uuid|secrets|datetime)\b", re.M)
+ALLOWED_IMPORTS = {
     "log/checkpoints.py": {"datetime"},  # formats a given instant; asks for none
     "ottla/cli/group_reset.py": {"datetime"},  # reads a time that somebody wrote; asks for none
     "ottla/cli/token.py": {"datetime"},  # the same
@@ -84,15 +84,15 @@ def test_files_and_functions_keep_to_their_budget() -> None:
     assert not over, "\n".join(over)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 def test_only_env_asks_the_world_for_time_and_chance(room: str) -> None:
     found = []
     for path in sources():
         name = str(path.relative_to(ROOT))
-        if not name.startswith(room + "/") or "/tests/" in name or name in WORLD or room == "sim":
+        if not name.startswith(room + "/") or "/tests/" in name or name in ENV_MODULES or room == "sim":
             continue
-        for match in FORBIDDEN_IN_ROOMS.finditer(path.read_text()):
-            if match[1] not in ALLOWED_WORLD_IMPORTS.get(name, set()):
+        for match in FORBIDDEN_IMPORTS.finditer(path.read_text()):
+            if match[1] not in ALLOWED_IMPORTS.get(name, set()):
                 found.append(f"{name}: {match[0].strip()}")
     assert not found, "\n".join(found)
 
@@ -101,7 +101,7 @@ def test_only_env_asks_the_world_for_time_and_chance(room: str) -> None:
 WAITS = re.compile(
     r"sleep|sleep_until|sleep_forever|move_on_(at|after)|fail_(at|after)|current_time|to_thread|from_thread"
 )
-WAITS_THEMSELVES = {
+ALLOWED_WAITS = {
     "ottla/embedded.py": {"to_thread"},  # in the user's own loop, not the node's
 }
 
@@ -115,7 +115,7 @@ def test_waits_go_through_env() -> None:
             continue
         if name.startswith("ottla/world/"):
             continue
-        allowed = WAITS_THEMSELVES.get(name, set())
+        allowed = ALLOWED_WAITS.get(name, set())
         for node in ast.walk(ast.parse(path.read_text())):
             asked = []
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("trio", "trio.lowlevel", "trio._core"):
@@ -192,7 +192,7 @@ def test_only_the_log_assigns_a_logs_attributes() -> None:
     assert not found, "\n".join(found)
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+def find_import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Modules that import one another in a ring: what is left when those that import nobody left are taken away."""
     left = {module: set(others) for module, others in graph.items()}
     while ends := [module for module, others in left.items() if not others & left.keys()]:
@@ -205,10 +205,10 @@ SECRET = re.compile(r"password|proof|signature|digest|_key\b|keys\b|secret|hmac"
 
 
 NO_SECRET = re.compile(r"^len\(|\.type$|_BYTES$")
-KEEP_SECRETS = ("broker/auth", "ottla/peers", "ottla/world", "controller")
+PACKAGES_WITH_SECRETS = ("broker/auth", "ottla/peers", "ottla/world", "controller")
 
 
-@pytest.mark.parametrize("room", KEEP_SECRETS)
+@pytest.mark.parametrize("room", PACKAGES_WITH_SECRETS)
 def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None:
     for path in sorted((ROOT / room).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -221,5 +221,5 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None
 def test_no_modules_import_one_another_in_a_circle() -> None:
     graph = grimp.build_graph("ottla", cache_dir=None)
     modules = {m for m in graph.modules if ".tests" not in m}
-    assert not circles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
-    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]
+    assert not find_import_cycles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
+    assert find_import_cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]

@@ -19,10 +19,10 @@ from tests import invalid_stages as stages
 
 RECORDS = int(os.environ.get("OTTLA_INVALID_RECORDS", "1500"))
 SEED = int(os.environ.get("OTTLA_INVALID_SEED", "1"))
-TOPICS: dict[str, tuple[Callable[[trio.Nursery], drawn.Coordinators], drawn.Topic, float]] = {
-    "__consumer_offsets": (stages.groups, drawn.GROUPS, 0.6),
-    "__transaction_state": (stages.transactions, drawn.TRANSACTIONS, 0.2),
-    "__share_group_state": (stages.shares, drawn.SHARE_STATE, 0.2),
+TOPICS: dict[str, tuple[Callable[[trio.Nursery], drawn.CoordinatorFixture], drawn.InternalTopic, float]] = {
+    "__consumer_offsets": (stages.group_coordinators, drawn.GROUPS, 0.6),
+    "__transaction_state": (stages.transaction_coordinators, drawn.TRANSACTIONS, 0.2),
+    "__share_group_state": (stages.share_coordinators, drawn.SHARE_STATE, 0.2),
 }
 pytestmark = pytest.mark.invalid_state
 
@@ -32,11 +32,11 @@ def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
     topic: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     make, of_topic, share = TOPICS[topic]
-    found, seed = drawn.Findings(), SEED
-    monkeypatch.setattr(errors, "report_failure", found.report)
+    found, seed = drawn.FuzzingResult(), SEED
+    monkeypatch.setattr(errors, "report_failure", found.count_failure)
     while found.records < RECORDS * share:
         try:
-            drawn.one(seed, make, of_topic, found)
+            drawn.run_seed(seed, make, of_topic, found)
         except BaseException as error:
             error.add_note(f"seed {seed} of {topic}")
             raise
@@ -47,9 +47,9 @@ def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
 
 
 def test_invalid_records_find_a_coordinator_that_trusts_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = drawn.Findings()
-    monkeypatch.setattr(errors, "report_failure", found.report)
+    found = drawn.FuzzingResult()
+    monkeypatch.setattr(errors, "report_failure", found.count_failure)
     monkeypatch.setattr(transaction_records, "_check", lambda value: TransactionState(value.transaction_status % 8))
     for seed in range(1, 41):
-        drawn.one(seed, stages.transactions, drawn.TRANSACTIONS, found)
+        drawn.run_seed(seed, stages.transaction_coordinators, drawn.TRANSACTIONS, found)
     assert found.failed

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests import mutate
-from tests.mutations import changes, statement_spans
+from tests.mutations import find_mutants, statement_spans
 
 ROOM_FOR = [
     ("if a < b: f()", {"(a <= b)", "(a >= b)"}),
@@ -30,7 +30,7 @@ ROOM_FOR = [
 
 @pytest.mark.parametrize(("source", "texts"), ROOM_FOR)
 def test_every_wrong_change_is_found(source: str, texts: set[str]) -> None:
-    assert {c.text for c in changes("x.py", source.encode())} == texts
+    assert {c.text for c in find_mutants("x.py", source.encode())} == texts
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_every_wrong_change_is_found(source: str, texts: set[str]) -> None:
     ],
 )
 def test_what_is_no_rule_is_left_alone(source: str) -> None:
-    assert not changes("x.py", source.encode())
+    assert not find_mutants("x.py", source.encode())
 
 
 def test_a_change_tells_the_line_before_and_after() -> None:
     source = b"def f():\n    return  g(1,\n  2)\nx = 1\n"
-    found = next(c for c in changes("x.py", source) if c.text == "None")
-    assert found.lines(source) == ("return g(1, 2)", "return None")
-    assert found.of(source) == b"def f():\n    return  None\nx = 1\n"
+    found = next(c for c in find_mutants("x.py", source) if c.text == "None")
+    assert found.source_diff(source) == ("return g(1, 2)", "return None")
+    assert found.apply_to(source) == b"def f():\n    return  None\nx = 1\n"
 
 
 def test_a_statement_spans_its_lines_and_a_compound_one_its_head() -> None:
@@ -67,19 +67,19 @@ def test_a_statement_spans_its_lines_and_a_compound_one_its_head() -> None:
 
 @pytest.mark.parametrize("unit", mutate.UNITS)
 def test_every_change_can_be_compiled_and_kinds_take_turns(unit: str) -> None:
-    picked = mutate.chosen(unit, 60, seed=3)
+    picked = mutate.choose_mutants(unit, 60, seed=3)
     for change in picked:
-        compile(change.of((mutate.ROOT / change.path).read_bytes()), change.path, "exec")
-    assert picked == mutate.chosen(unit, 60, seed=3)
-    assert picked != mutate.chosen(unit, 60, seed=4)
-    kinds = [c.kind for c in picked[: len({c.kind for c in mutate.every_change(unit)})]]
+        compile(change.apply_to((mutate.ROOT / change.path).read_bytes()), change.path, "exec")
+    assert picked == mutate.choose_mutants(unit, 60, seed=3)
+    assert picked != mutate.choose_mutants(unit, 60, seed=4)
+    kinds = [c.kind for c in picked[: len({c.kind for c in mutate.all_mutants(unit)})]]
     assert len(kinds) == len(set(kinds)) >= 5
 
 
 def test_what_is_listed_as_equivalent_is_a_change_there_is_room_for() -> None:
-    for (path, old, new), why in mutate.equivalents().items():
+    for (path, old, new), why in mutate.load_equivalent_mutants().items():
         source = (mutate.ROOT / path).read_bytes()
-        assert (old, new) in {c.lines(source) for c in changes(path, source)}, f"{path}: {old}"
+        assert (old, new) in {c.source_diff(source) for c in find_mutants(path, source)}, f"{path}: {old}"
         assert len(why) > 10
 
 

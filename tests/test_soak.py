@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak import Campaign, Outcome, judged
+from tests.soak import Campaign, CampaignOutcome, evaluate_outcome
 
 PLAIN = Campaign("plain", "", "", 9)
-FINDS = PLAIN._replace(finds="torn-txn G1a")
+FINDS = PLAIN._replace(expected_violations="torn-txn G1a")
 TORN, READ = "seed 2 digest ab VIOLATION G1a,torn-txn", "seed 4 digest cd VIOLATION G1a"
 LOST, ENDED = "seed 5 digest ef VIOLATION G1a,lost", "seed 6 ended the simulator: why"
 NOTHING = "nothing, where something had to be"
@@ -27,4 +27,4 @@ NOTHING = "nothing, where something had to be"
 def test_what_had_to_be_found_is_counted_and_anything_else_is_bad(
     campaign: Campaign, found: list[str], ran: str, bad: list[str]
 ) -> None:
-    assert judged(campaign, Outcome("seeds", found, 1.0)) == Outcome(ran, bad, 1.0)
+    assert evaluate_outcome(campaign, CampaignOutcome("seeds", found, 1.0)) == CampaignOutcome(ran, bad, 1.0)

@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 
 
-def diagram() -> list[str]:
+def state_diagram() -> list[str]:
     """The same as a picture, of what stands in the log."""
     out = ["stateDiagram-v2", "    [*] --> Empty"]
     for state in S:
@@ -36,7 +36,7 @@ def diagram() -> list[str]:
     return [*out, *(f"    {state.state_name} --> [*]" for state in S if state in IDLE_STATES)]
 
 
-def nodes() -> list[str]:
+def message_trace() -> list[str]:
     """What three nodes say to one another, by the simulator: in a process whose hashes are the same each time."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.node_story"],
@@ -49,7 +49,7 @@ def nodes() -> list[str]:
     return done.stdout.splitlines()
 
 
-def table() -> list[str]:
+def state_table() -> list[str]:
     """Which state may become which."""
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
@@ -60,7 +60,7 @@ def table() -> list[str]:
     return out
 
 
-def story() -> list[str]:
+def transaction_trace() -> list[str]:
     """A transaction of two partitions, and a retry."""
     node, out = TransactionCoordinatorNode(), []
 
@@ -93,10 +93,15 @@ def story() -> list[str]:
     return out
 
 
-MAKERS: dict[str, Callable[[], list[str]]] = {"diagram": diagram, "states": table, "story": story, "nodes": nodes}
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "diagram": state_diagram,
+    "states": state_table,
+    "story": transaction_trace,
+    "nodes": message_trace,
+}
 
 
-def page_as_it_should_be(text: str) -> str:
+def render_page(text: str) -> str:
     """The page with every block made anew."""
 
     def made(match: re.Match[str]) -> str:
@@ -108,7 +113,7 @@ def page_as_it_should_be(text: str) -> str:
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+    PAGE.write_text(render_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Protocol
 from ottla.controller.acl import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.world.env import Env
-from ottla.world.logs import escaped
+from ottla.world.logs import escape
 
 logger = logging.getLogger("ottla.audit")
 
@@ -58,7 +58,7 @@ class AuditSubject(Protocol):
 
 def escape_name(text: str) -> str:
     """Return a name that a client chose, on one line and not too long."""
-    return escaped(text, MAX_NAME_CHARS)
+    return escape(text, MAX_NAME_CHARS)
 
 
 def _camel_case(name: str) -> str:

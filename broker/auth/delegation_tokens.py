@@ -15,7 +15,7 @@ from ottla.broker.auth.scram import DelegationTokenCredential
 from ottla.controller.delegation_tokens import token_hmac
 from ottla.controller.image import MetadataImage
 from ottla.peers import scram
-from ottla.peers.scram import Keys
+from ottla.peers.scram import ScramCredential
 from ottla.wire.messages import metadata_records as m
 
 _MAX_CACHED_KEYS = 1_024
@@ -27,7 +27,7 @@ class DelegationTokenCredentialCache:
     def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
         """``image``: the newest committed one."""
         self._secret, self._image, self._new_salt = secret, image, new_salt
-        self._keys: dict[tuple[str, str], Keys] = {}
+        self._keys: dict[tuple[str, str], ScramCredential] = {}
 
     def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
         """A token as a login by it needs it; None where there is none of that id."""
@@ -40,10 +40,10 @@ class DelegationTokenCredentialCache:
             keys = self._derive_keys(token_id, mechanism)
         return DelegationTokenCredential(keys, record.owner.partition(":")[2], record.expiration_timestamp)
 
-    def _derive_keys(self, token_id: str, mechanism: str) -> Keys:
+    def _derive_keys(self, token_id: str, mechanism: str) -> ScramCredential:
         password, salt = b64encode(token_hmac(self._secret, token_id)).decode(), self._new_salt()
         salted = scram.salted_password(mechanism, password, salt, scram.MIN_ITERATIONS)
         if len(self._keys) >= _MAX_CACHED_KEYS:
             self._keys.clear()
-        self._keys[token_id, mechanism] = out = scram.keys_of(mechanism, salted, salt, scram.MIN_ITERATIONS)
+        self._keys[token_id, mechanism] = out = scram.derive_credential(mechanism, salted, salt, scram.MIN_ITERATIONS)
         return out

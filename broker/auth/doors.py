@@ -20,12 +20,12 @@ from ottla.broker.auth.principals import InvalidMappingRule, PrincipalMapper, pa
 from ottla.broker.auth.scram import DelegationTokenLookup, ScramKeyLookup, ScramSaslServer, no_delegation_tokens
 from ottla.broker.auth.strangers import PreAuthMemoryLimit
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.peers.access import OPEN, Access
-from ottla.peers.jaas import BadJaas, LoginModule, parse_jaas
-from ottla.peers.scram import TYPES
-from ottla.peers.security import MECHANISMS, PLAIN, BadAccess, Get, login_of, tls_of
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
+from ottla.peers.jaas import InvalidJaasConfig, JaasLoginModule, parse_jaas
+from ottla.peers.scram import MECHANISM_TYPES
+from ottla.peers.security import MECHANISMS, PLAIN, InvalidSecurityConfig, SettingLookup, parse_login, parse_tls
 from ottla.world.env import Env
-from ottla.world.tls import Tls
+from ottla.world.tls import TlsConfig
 
 if TYPE_CHECKING:
     from ottla.broker.auth.audit import AuditLog
@@ -42,7 +42,7 @@ SUPPORTED_MECHANISMS = (*MECHANISMS, OAUTHBEARER, GSSAPI)
 MAX_REAUTH = "connections.max.reauth.ms"
 
 
-def listener_setting(values: Mapping[str, str], listener: str) -> Get:
+def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
     """How a setting is looked up for one listener: its own, the node's, Kafka's default."""
     prefix = f"listener.name.{listener.lower()}."
 
@@ -55,16 +55,16 @@ def listener_setting(values: Mapping[str, str], listener: str) -> Get:
     return get
 
 
-def _mechanism_setting(get: Get, mechanism: str, name: str) -> str | None:
+def _mechanism_setting(get: SettingLookup, mechanism: str, name: str) -> str | None:
     """A setting of one mechanism."""
     return get(f"{mechanism.lower()}.{name}")
 
 
-def _enabled_mechanisms(get: Get) -> list[str]:
+def _enabled_mechanisms(get: SettingLookup) -> list[str]:
     return [x.strip() for x in (get(ENABLED_MECHANISMS) or "").split(",") if x.strip()]
 
 
-def _jaas(get: Get, mechanism: str) -> LoginModule | None:
+def _jaas(get: SettingLookup, mechanism: str) -> JaasLoginModule | None:
     text = _mechanism_setting(get, mechanism, JAAS_CONFIG)
     return None if text is None else parse_jaas(text)
 
@@ -73,7 +73,7 @@ def _jaas(get: Get, mechanism: str) -> LoginModule | None:
 class ListenerSecurity:
     """One listener's."""
 
-    tls: Tls | None
+    tls: TlsConfig | None
     requires_sasl: bool
     plain_digests: Mapping[str, bytes] | None
     """Their digests, of PLAIN; None where it is not enabled."""
@@ -130,7 +130,7 @@ def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: E
         _load_kerberos(get, env)
 
 
-def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> Tls | None:
+def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> TlsConfig | None:
     """TLS of a listener; None where it speaks none.
 
     Raises:
@@ -145,7 +145,7 @@ def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> Tls
             return values.get(f"listener.name.{listener.lower()}.{name}")
         return get(name)
 
-    return tls_of(own)
+    return parse_tls(own)
 
 
 def build_listener_security(
@@ -185,39 +185,41 @@ def build_listener_security(
     )
 
 
-def _load_oauthbearer(get: Get, env: Env | None) -> OAuthBearerConfig:
+def _load_oauthbearer(get: SettingLookup, env: Env | None) -> OAuthBearerConfig:
     from ottla.broker.auth.token_settings import load_oauthbearer_config  # few nodes take tokens
 
     assert env is not None, "keys are fetched, and tokens end"
     return load_oauthbearer_config(partial(_oauthbearer_setting, get), env)
 
 
-def _load_kerberos(get: Get, env: Env | None) -> KerberosConfig:
+def _load_kerberos(get: SettingLookup, env: Env | None) -> KerberosConfig:
     from ottla.broker.auth.kerberos_settings import load_kerberos_config  # few nodes take tickets
 
     assert env is not None, "keys lie in a file"
     return load_kerberos_config(get, _mechanism_setting(get, GSSAPI, JAAS_CONFIG), env)
 
 
-def _oauthbearer_setting(get: Get, name: str) -> str | None:
+def _oauthbearer_setting(get: SettingLookup, name: str) -> str | None:
     """A setting of OAUTHBEARER: with the mechanism before it, or without."""
     return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
-def build_outbound_access(values: Mapping[str, str], listener: str, protocol: str, mechanism: str) -> Access:
+def build_outbound_access(
+    values: Mapping[str, str], listener: str, protocol: str, mechanism: str
+) -> ConnectionSecurity:
     """What this node needs where it speaks to others of its kind: at their listener of this name.
 
     Raises:
         BadAccess: settings that cannot be.
     """
     if protocol == "PLAINTEXT":
-        return OPEN
+        return NO_SECURITY
     get = listener_setting(values, listener)
-    tls = tls_of(get) if protocol.endswith("SSL") else None
+    tls = parse_tls(get) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
-        return Access(tls)
+        return ConnectionSecurity(tls)
     own = lambda name: _mechanism_setting(get, mechanism, name) or get(name)  # noqa: E731 - one line says it
-    return Access(tls, login_of(mechanism, _mechanism_setting(get, mechanism, JAAS_CONFIG), own))
+    return ConnectionSecurity(tls, parse_login(mechanism, _mechanism_setting(get, mechanism, JAAS_CONFIG), own))
 
 
 def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
@@ -232,7 +234,7 @@ def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, st
         for key, read in _CHECKED_SETTINGS.items():
             try:
                 read(values, listener, protocol)
-            except (BadAccess, InvalidMappingRule) as error:
+            except (InvalidSecurityConfig, InvalidMappingRule) as error:
                 yield key, str(error)
         if protocol.endswith("SSL") and not get("ssl.keystore.location") and not get("ssl.keystore.key"):
             yield (
@@ -241,7 +243,7 @@ def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, st
             )
 
 
-def _sasl_problems(get: Get, prefix: str) -> Iterator[ConfigProblem]:
+def _sasl_problems(get: SettingLookup, prefix: str) -> Iterator[ConfigProblem]:
     enabled = _enabled_mechanisms(get)
     for mechanism in enabled:
         if mechanism not in SUPPORTED_MECHANISMS:
@@ -267,10 +269,10 @@ def _sasl_problems(get: Get, prefix: str) -> Iterator[ConfigProblem]:
         key = f"{prefix}{mechanism.lower()}.{JAAS_CONFIG}"
         try:
             module = _jaas(get, mechanism)
-        except BadJaas as error:
+        except InvalidJaasConfig as error:
             yield key, str(error)
             continue
-        if mechanism not in TYPES and (module is None or not parse_users(module.options)):
+        if mechanism not in MECHANISM_TYPES and (module is None or not parse_users(module.options)):
             yield key, 'is where the users of PLAIN stand: PlainLoginModule required user_NAME="password";'
 
 

@@ -22,10 +22,10 @@ from urllib.parse import unquote, urlsplit
 import trio
 
 from ottla.broker.auth.bearer import InvalidToken
-from ottla.peers.fetching import CannotFetch, fetched, is_file
+from ottla.peers.fetching import HttpFetchError, http_get, is_file_url
 from ottla.world.disk import read_file
 from ottla.world.env import Env
-from ottla.world.tls import Tls
+from ottla.world.tls import TlsConfig
 
 logger = logging.getLogger("ottla.auth")
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
@@ -50,7 +50,7 @@ class JwksRefresh(NamedTuple):
 class JsonWebKeySet:
     """The keys a listener trusts."""
 
-    def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: Tls | None = None) -> None:
+    def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
         """``tls``: how an https address is trusted."""
         from jwt import PyJWK
         from jwt.api_jws import PyJWS
@@ -65,7 +65,7 @@ class JsonWebKeySet:
         self._unknown_key_ids: dict[str, float] = {}
         """Names of keys that were not there, with when they were asked for."""
         self._refresh_now = trio.Event()
-        self._path = unquote(urlsplit(url).path) if is_file(url) else None
+        self._path = unquote(urlsplit(url).path) if is_file_url(url) else None
 
     def verify(self, header: Mapping[str, Any], token: str) -> bytes:
         """The claims of a token that one of the keys signed, as JSON.
@@ -151,9 +151,9 @@ class JsonWebKeySet:
         while True:
             self._refresh_now = trio.Event()
             try:
-                self._replace_keys(await fetched(self._env, self.url, self._tls))
+                self._replace_keys(await http_get(self._env, self.url, self._tls))
                 failures = 0
-            except (CannotFetch, ValueError) as error:
+            except (HttpFetchError, ValueError) as error:
                 failures += 1
                 if failures in (1, 10) or failures % 100 == 0:
                     logger.warning("the keys of tokens at %s cannot be had: %s", self.url, error)

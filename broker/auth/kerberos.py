@@ -19,7 +19,7 @@ from enum import Enum
 
 from ottla.broker.auth.exchange import SaslAuthenticationException, UnansweredSaslFailure, UnmappedPrincipal
 from ottla.broker.auth.short_names import KerberosNameMapper, NoMatchingRule
-from ottla.world.kerberos import BadTicket, Talk, Tickets
+from ottla.world.kerberos import GssAcceptor, GssAcceptorCredentials, InvalidTicket
 
 _NO_PROTECTION = 1
 _OFFER = bytes([_NO_PROTECTION]) + (65536).to_bytes(3, "big")
@@ -42,9 +42,9 @@ class GssapiSaslServer:
     is_delegation_token = False
     may_block = True
 
-    def __init__(self, tickets: Tickets, short_name: KerberosNameMapper) -> None:
+    def __init__(self, tickets: GssAcceptorCredentials, short_name: KerberosNameMapper) -> None:
         self._tickets, self._name_mapper = tickets, short_name
-        self._security_context: Talk | None = None
+        self._security_context: GssAcceptor | None = None
         self._state = GssapiState.AWAITING_TICKET
         self.is_complete = False
         self.authorization_id = ""
@@ -56,13 +56,13 @@ class GssapiSaslServer:
             NotAuthentic: no ticket, or not a good one for us, or another protection than none.
         """
         if self._security_context is None:
-            self._security_context = self._tickets.begin()
+            self._security_context = self._tickets.new_context()
         try:
             return self._evaluate_stage(self._security_context, token)
-        except BadTicket as error:
+        except InvalidTicket as error:
             raise SaslAuthenticationException(f"Kerberos: {error}") from None
 
-    def _evaluate_stage(self, talk: Talk, token: bytes) -> bytes | None:
+    def _evaluate_stage(self, talk: GssAcceptor, token: bytes) -> bytes | None:
         if self._state is GssapiState.AWAITING_TICKET:
             told = talk.accept(token)
             if not talk.is_established:
@@ -84,7 +84,7 @@ class GssapiSaslServer:
         )  # the connection stands for long, and needs its keys no more
         return None
 
-    def _offer(self, talk: Talk) -> bytes:
+    def _offer(self, talk: GssAcceptor) -> bytes:
         self._state = GssapiState.AWAITING_PROTECTION
         return talk.wrap(_OFFER)
 

@@ -16,10 +16,10 @@ from ottla.broker.addresses import ConfigProblem
 from ottla.broker.auth.kerberos import GssapiSaslServer
 from ottla.broker.auth.principals import InvalidMappingRule
 from ottla.broker.auth.short_names import KerberosNameMapper, parse_name_rules
-from ottla.peers.jaas import BadJaas, parse_jaas
-from ottla.peers.security import BadAccess, Get
+from ottla.peers.jaas import InvalidJaasConfig, parse_jaas
+from ottla.peers.security import InvalidSecurityConfig, SettingLookup
 from ottla.world.env import Env
-from ottla.world.kerberos import Keytab, Tickets
+from ottla.world.kerberos import GssAcceptorCredentials, Keytab
 
 SERVICE_NAME = "sasl.kerberos.service.name"
 PRINCIPAL_RULES = "sasl.kerberos.principal.to.local.rules"
@@ -32,7 +32,7 @@ _JAAS_EXAMPLE = (
 class KerberosConfig(NamedTuple):
     """Of one listener."""
 
-    tickets: Tickets
+    tickets: GssAcceptorCredentials
     name_mapper: KerberosNameMapper
 
     def create_server(self) -> GssapiSaslServer:
@@ -43,11 +43,13 @@ class KerberosConfig(NamedTuple):
 def _options(jaas: str | None) -> Mapping[str, str]:
     """Of the JAAS line. Raises BadAccess, BadJaas."""
     if jaas is None:
-        raise BadAccess(f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}")
+        raise InvalidSecurityConfig(
+            f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
+        )
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
     if len(is_set) < 2 or not options.get("principal"):
-        raise BadAccess(f"tickets are taken by the keys of a keytab: {_JAAS_EXAMPLE}")
+        raise InvalidSecurityConfig(f"tickets are taken by the keys of a keytab: {_JAAS_EXAMPLE}")
     return options
 
 
@@ -62,21 +64,21 @@ def parse_keytab(jaas: str | None) -> Keytab:
     return Keytab(path[5:] if path.upper().startswith("FILE:") else path, options["principal"])
 
 
-def load_kerberos_config(get: Get, jaas: str | None, env: Env) -> KerberosConfig:
+def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> KerberosConfig:
     """Who takes a listener's tickets; ``get``: as the listener's settings have it, those `find_kerberos_problems` lets through.
 
     Raises:
         BadAccess, BadJaas, BadRule: the settings cannot be; BadKeytab: the keys cannot be used.
     """
-    tickets = env.tickets(parse_keytab(jaas))
+    tickets = env.kerberos_acceptor(parse_keytab(jaas))
     return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))
 
 
-def find_kerberos_problems(get: Get, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
+def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
     """What a listener cannot take tickets with: a setting's name and why."""
     try:
         named = _options(jaas).get("serviceName")
-    except (BadAccess, BadJaas) as error:
+    except (InvalidSecurityConfig, InvalidJaasConfig) as error:
         yield jaas_key, str(error)
         return
     service = get(SERVICE_NAME)

@@ -22,8 +22,8 @@ from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import canonical_values
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_BROKER, MetadataImage
-from ottla.peers.security import BadAccess
-from ottla.world.tls import Tls
+from ottla.peers.security import InvalidSecurityConfig
+from ottla.world.tls import TlsConfig
 
 logger = logging.getLogger("ottla.auth")
 _RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
@@ -33,7 +33,7 @@ _RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststor
 class TlsListener(Protocol):
     """A listener that speaks TLS."""
 
-    def renew(self, tls: Tls) -> None:
+    def renew(self, tls: TlsConfig) -> None:
         """Show other keys from the next connection on. Raises OSError: they cannot be used."""
 
 
@@ -60,5 +60,5 @@ class CertificateReloader:
             except AssertionError:
                 raise
             except Exception as error:  # of anybody's bytes: ended by them, the node would not start again
-                unforeseen = not isinstance(error, (BadAccess, OSError))
+                unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
                 logger.warning("listener %s keeps its certificates: %s", name, error, exc_info=unforeseen)

@@ -17,19 +17,19 @@ from typing import NamedTuple
 from ottla.broker.auth.exchange import SaslAuthenticationException
 from ottla.controller.image import MetadataImage
 from ottla.peers import scram
-from ottla.peers.scram import TYPES, BadScram, ClientFirst, Keys
+from ottla.peers.scram import MECHANISM_TYPES, ClientFirstMessage, ScramCredential, ScramError
 
 
 class DelegationTokenCredential(NamedTuple):
     """A delegation token, as a login by it needs it."""
 
-    keys: Keys
+    keys: ScramCredential
     owner: str
     """Whose it is: a name without ``User:``."""
     expires_ms: int
 
 
-ScramKeyLookup = Callable[[str, str], "Keys | None"]
+ScramKeyLookup = Callable[[str, str], "ScramCredential | None"]
 """(user, mechanism) -> what is kept of the password."""
 DelegationTokenLookup = Callable[[str, str], "DelegationTokenCredential | None"]
 """(token id, mechanism) -> the token."""
@@ -40,12 +40,12 @@ def no_delegation_tokens(token_id: str, mechanism: str) -> DelegationTokenCreden
     return None
 
 
-def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> Keys | None:
+def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCredential | None:
     """What the cluster's metadata keeps of a user's password."""
-    record = image.others.get(("scram", user, TYPES[mechanism]))
+    record = image.others.get(("scram", user, MECHANISM_TYPES[mechanism]))
     if record is None:
         return None
-    return Keys(record.salt, record.stored_key, record.server_key, record.iterations)  # type: ignore[attr-defined]
+    return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)  # type: ignore[attr-defined]
 
 
 class ScramSaslServer:
@@ -63,8 +63,8 @@ class ScramSaslServer:
         """``nonce``: the server's part, fresh and not to be guessed."""
         self._mechanism, self._own_nonce = mechanism, nonce
         self._scram_keys, self._delegation_tokens = keys_of, token_of
-        self._first: ClientFirst | None = None
-        self._keys: Keys | None = None
+        self._first: ClientFirstMessage | None = None
+        self._keys: ScramCredential | None = None
         self._answer = ""
         self._nonce = ""
         self.is_complete = False
@@ -80,14 +80,14 @@ class ScramSaslServer:
         """
         try:
             return (
-                self._evaluate_first(scram.read_client_first(token))
+                self._evaluate_first(scram.parse_client_first(token))
                 if self._first is None
                 else self._evaluate_final(token)
             )
-        except BadScram as error:
+        except ScramError as error:
             raise SaslAuthenticationException(str(error)) from None
 
-    def _evaluate_first(self, first: ClientFirst) -> bytes:
+    def _evaluate_first(self, first: ClientFirstMessage) -> bytes:
         if first.extensions.get("tokenauth", "").lower() == "true":
             keys = self._find_token_keys(first.name)
         else:
@@ -103,10 +103,10 @@ class ScramSaslServer:
             )
         self._first, self._keys = first, keys
         self._nonce = first.nonce + self._own_nonce
-        self._answer = scram.server_first(self._nonce, keys)
+        self._answer = scram.server_first_message(self._nonce, keys)
         return self._answer.encode()
 
-    def _find_token_keys(self, token_id: str) -> Keys | None:
+    def _find_token_keys(self, token_id: str) -> ScramCredential | None:
         found = self._delegation_tokens(token_id, self._mechanism)
         if found is None:
             return None
@@ -117,11 +117,11 @@ class ScramSaslServer:
         first, keys = self._first, self._keys
         assert first is not None
         assert keys is not None
-        final = scram.read_client_final(raw)
+        final = scram.parse_client_final(raw)
         if final.nonce != self._nonce:
             raise SaslAuthenticationException("another nonce in the last message")
-        auth_message = f"{first.bare},{self._answer},{final.unproved}"
-        if not scram.proves(self._mechanism, keys, auth_message, final.proof):
+        auth_message = f"{first.bare},{self._answer},{final.without_proof}"
+        if not scram.verify_proof(self._mechanism, keys, auth_message, final.proof):
             raise SaslAuthenticationException("wrong password")
         self.is_complete = True
-        return scram.server_final(scram.server_signature(self._mechanism, keys, auth_message))
+        return scram.server_final_message(scram.server_signature(self._mechanism, keys, auth_message))

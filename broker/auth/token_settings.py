@@ -18,11 +18,11 @@ from ottla.broker.addresses import ConfigProblem
 from ottla.broker.auth.bearer import TokenValidator
 from ottla.broker.auth.jwks import JsonWebKeySet, JwksRefresh
 from ottla.broker.auth.web_tokens import BrokerJwtValidator, JwtRequirements, UnsecuredJwtValidator
-from ottla.peers.fetching import is_address, is_file
-from ottla.peers.jaas import BadJaas, parse_jaas
-from ottla.peers.security import BadAccess, Get, tls_of
+from ottla.peers.fetching import is_file_url, is_http_url
+from ottla.peers.jaas import InvalidJaasConfig, parse_jaas
+from ottla.peers.security import InvalidSecurityConfig, SettingLookup, parse_tls
 from ottla.world.env import Env
-from ottla.world.tls import Tls
+from ottla.world.tls import TlsConfig
 
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 VALIDATOR_HANDLERS = (
@@ -50,18 +50,18 @@ class OAuthBearerConfig(NamedTuple):
     """To be kept fresh; None where tokens are not signed."""
 
 
-def _options(get: Get) -> Mapping[str, str]:
+def _options(get: SettingLookup) -> Mapping[str, str]:
     """Those of the JAAS line; there need not be one. Raises BadJaas."""
     text = get(JAAS_CONFIG)
     return {} if text is None else parse_jaas(text).options
 
 
-def _jwks_tls(options: Mapping[str, str]) -> Tls | None:
+def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
     """How an https address is trusted, where the JAAS line says so. Raises BadAccess."""
-    return tls_of(options.get) if any(name.startswith("ssl.") for name in options) else None
+    return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 
-def load_oauthbearer_config(get: Get, env: Env) -> OAuthBearerConfig:
+def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
     """Who takes a listener's tokens; ``get``: as the listener's settings have it, those `find_oauthbearer_problems` lets through.
 
     Raises:
@@ -84,20 +84,20 @@ def load_oauthbearer_config(get: Get, env: Env) -> OAuthBearerConfig:
     return OAuthBearerConfig(BrokerJwtValidator(wanted, keys, env.now_ms), keys)
 
 
-def _read_integer(get: Get, name: str) -> int:
+def _read_integer(get: SettingLookup, name: str) -> int:
     value = int(get(name) or "")
     if value < _INTEGER_MINIMUMS[name]:
         raise ValueError(f"{value} is less than {_INTEGER_MINIMUMS[name]}")
     return value
 
 
-def find_oauthbearer_problems(get: Get) -> Iterator[ConfigProblem]:
+def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
     """What a listener cannot take tokens with: a setting's name and why."""
     handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)
         _jwks_tls(options)
-    except (BadJaas, BadAccess) as error:
+    except (InvalidJaasConfig, InvalidSecurityConfig) as error:
         yield JAAS_CONFIG, str(error)
         return
     if handler == UNSECURED_HANDLER:
@@ -112,9 +112,9 @@ def find_oauthbearer_problems(get: Get) -> Iterator[ConfigProblem]:
         yield CALLBACK_HANDLER, f"OAUTHBEARER needs to know who checks tokens: {known}"
 
 
-def _validator_problems(get: Get) -> Iterator[ConfigProblem]:
+def _validator_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
     url = get(JWKS_URL) or ""
-    if not (is_address(url) or is_file(url)):
+    if not (is_http_url(url) or is_file_url(url)):
         yield JWKS_URL, "is where the keys stand that sign tokens: https://..., http://... or file:///..."
     for name, least in _INTEGER_MINIMUMS.items():
         try:

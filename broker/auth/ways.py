@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from ottla.broker.addresses import DEFAULT_LISTENER, ConfigProblem, controller_listener_names
 from ottla.broker.config import NodeConfig
-from ottla.peers.access import OPEN, Access
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
 
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
 
-def inter_broker_access(config: NodeConfig) -> Access:
+def inter_broker_access(config: NodeConfig) -> ConnectionSecurity:
     """What another broker's listener for brokers wants.
 
     Raises:
@@ -24,7 +24,7 @@ def inter_broker_access(config: NodeConfig) -> Access:
     return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
 
 
-def controller_access(config: NodeConfig) -> Access:
+def controller_access(config: NodeConfig) -> ConnectionSecurity:
     """What the controllers' listener wants.
 
     Raises:
@@ -37,20 +37,20 @@ def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
     """What a node that has to speak to others cannot start with."""
     if config.is_standalone:
         return
-    from ottla.peers.security import BadAccess
+    from ottla.peers.security import InvalidSecurityConfig
 
     for key, way in ((INTER_BROKER_MECHANISM, inter_broker_access), (CONTROLLER_MECHANISM, controller_access)):
         try:
             way(config)
-        except BadAccess as error:
+        except InvalidSecurityConfig as error:
             yield key, str(error)
 
 
-def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> Access:
+def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> ConnectionSecurity:
     """One for all who go that way: they share the token they show."""
     protocol = config.security_protocol(listener)
     if protocol == DEFAULT_LISTENER:
-        return OPEN
+        return NO_SECURITY
     key = (listener, mechanism_key)
     if key not in config.outbound_access:
         from ottla.broker.auth.doors import build_outbound_access  # hashes load a library that others need not have

@@ -28,7 +28,7 @@ from ottla.broker.replica.storage import DiskErrorHandler
 from ottla.log.machine import StateMachine
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 from ottla.world.env import Env
 
 R = TypeVar("R")
@@ -243,7 +243,7 @@ class CoordinatorRuntime(Generic[R]):
                 if shard.state is not CoordinatorState.LOADING:
                     return
                 self._fail(error, shard.replica.log)
-                if is_passing(error):
+                if is_transient(error):
                     await self._env.sleep(READ_RETRY_S)
                 elif shard.state is CoordinatorState.LOADING:
                     shard.fail()

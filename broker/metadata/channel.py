@@ -28,11 +28,11 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 
 if TYPE_CHECKING:
     from ottla.broker.auth.mutations import ControllerMutationQuota
-    from ottla.peers.access import Access
+    from ottla.peers.access import ConnectionSecurity
 
 logger = logging.getLogger("ottla.channel")
 
@@ -111,7 +111,7 @@ class ControllerChannel:
         controller: LocalController,
         listener: str,
         limit_s: float = FORWARDING_TIMEOUT_S,
-        access: Callable[[], Access | None] = lambda: None,
+        access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
         """``listener``: the name under which controllers are spoken to, ``access``: what that one wants;
         ``limit_s``: how long a request is tried.
@@ -251,7 +251,7 @@ class ControllerChannel:
         """Log what is in the way to the controller, once: it is tried twenty times a second."""
         if self._logged_address != address:
             self._logged_address = address
-            logger.info("the controller at %s: %s", host_port(*address), error)
+            logger.info("the controller at %s: %s", format_address(*address), error)
 
     async def _submit_while_leader(
         self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None

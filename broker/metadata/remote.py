@@ -15,8 +15,8 @@ from ottla.broker.metadata.channel import ForwardableRequest
 from ottla.broker.refusals import contains_error_steps
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Job, TimeSlice
-from ottla.peers.access import Access
-from ottla.peers.client import Channel, Standing
+from ottla.peers.access import ConnectionSecurity
+from ottla.peers.client import Channel, ReconnectingConnection
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.budget import DecodeBudget
@@ -42,10 +42,10 @@ _RESPONSE_BUDGET_BYTES = 2**50
 class RemoteController:
     """The connection there, made anew where the controller is elsewhere; one request at a time."""
 
-    def __init__(self, env: Env, client_id: str, access: Access | None = None) -> None:
+    def __init__(self, env: Env, client_id: str, access: ConnectionSecurity | None = None) -> None:
         """``access``: what the controllers' listener wants."""
         self._env = env
-        self._connection = Standing(env, client_id, RESPONSE_TIMEOUT_S, access=access)
+        self._connection = ReconnectingConnection(env, client_id, RESPONSE_TIMEOUT_S, access=access)
 
     async def send(
         self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
@@ -56,7 +56,7 @@ class RemoteController:
             OSError, WireError: the connection, or its other side, is of no use.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
-        channel = await self._connection.to(address, "the controller")
+        channel = await self._connection.channel_to(address, "the controller")
         if asking is not None:
             return await _send_in_envelope(channel, asking)
         answer = await _send_plain(channel, request, version)

@@ -7,7 +7,7 @@ from functools import partial
 import trio
 
 from ottla.broker.replica.storage import LogDirs
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 CLOSE_THREADS = 8
 
@@ -21,5 +21,5 @@ async def close_log_dirs(env: Env, storage: LogDirs, broker_epoch: int) -> None:
     await env.in_thread(storage.sync_new_partition_directories)
     async with trio.open_nursery() as nursery:
         for first in range(CLOSE_THREADS):
-            nursery.start_soon(env.in_thread, partial(storage.close_logs, first, CLOSE_THREADS), Lane.SYNC)
+            nursery.start_soon(env.in_thread, partial(storage.close_logs, first, CLOSE_THREADS), ThreadPool.SYNC)
     await env.in_thread(partial(storage.close, broker_epoch))

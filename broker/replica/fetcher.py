@@ -38,8 +38,8 @@ from ottla.log.rebuild import producer_state_below_job
 from ottla.peers.client import Disconnected
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
-from ottla.world.disk import is_passing
-from ottla.world.env import Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import ThreadPool
 
 logger = logging.getLogger("ottla.fetcher")
 
@@ -312,7 +312,7 @@ class ReplicaFetcher:
 
     def _on_disk_error(self, taken: PendingOutcome, error: OSError) -> None:
         """The disk refused."""
-        if is_passing(error):
+        if is_transient(error):
             self._delay_partition(taken)
         else:
             self._fetch_state.mark_failed(taken.outcome.key)
@@ -346,10 +346,10 @@ class ReplicaFetcher:
             log = taken.replica.log
             try:
                 job = log.start_flush(log.log_end_offset)
-                await self._dependencies.env.in_thread(job, Lane.SYNC)
+                await self._dependencies.env.in_thread(job, ThreadPool.SYNC)
                 log.complete_flush(job)
             except OSError as error:
-                if log is taken.replica.log and not is_passing(error):
+                if log is taken.replica.log and not is_transient(error):
                     self._on_disk_error(taken, error)
                     return
                 self._dependencies.fail(error, log)  # the disk it has left: what counts lies elsewhere; or it passes

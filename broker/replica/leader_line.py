@@ -12,8 +12,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.following import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
 from ottla.broker.replica.replica import HostedPartition
 from ottla.broker.replica.storage import DiskErrorHandler
-from ottla.peers.access import OPEN, Access
-from ottla.peers.client import Channel, Disconnected, Standing
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
+from ottla.peers.client import Channel, Disconnected, ReconnectingConnection
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.schema import Message
@@ -42,7 +42,7 @@ class FetcherDependencies(NamedTuple):
     """Hears of the bytes of such partitions."""
     is_quota_exceeded: Callable[[], bool] = lambda: False
     """Whether they were too many of late."""
-    access: Access = OPEN
+    access: ConnectionSecurity = NO_SECURITY
     """What the listener brokers reach each other at wants."""
 
 
@@ -71,7 +71,9 @@ class LeaderEndpoint:
     def __init__(self, world: FetcherDependencies, leader_id: int, client_id: str) -> None:
         self._dependencies = world
         self._leader_id = leader_id
-        self._connection = Standing(world.env, client_id, world.timeout_s, negotiates=False, access=world.access)
+        self._connection = ReconnectingConnection(
+            world.env, client_id, world.timeout_s, negotiates=False, access=world.access
+        )
 
     async def call(self, request: Message, version: int) -> Any:
         """Ask the leader; no ApiVersions comes first (R311).
@@ -85,7 +87,7 @@ class LeaderEndpoint:
         world = self._dependencies
         address = world.address(self._leader_id)
         with world.env.timeout(world.timeout_s):
-            return await self._connection.to(address, f"broker {self._leader_id}")
+            return await self._connection.channel_to(address, f"broker {self._leader_id}")
         raise Disconnected(f"broker {self._leader_id} did not answer in time")
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ottla.broker.replica.storage import LogDirs
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 
 logger = logging.getLogger("ottla.storage")
 
@@ -35,7 +35,7 @@ class LogDirFailureHandler:
         and may try again.
         """
         storage = self._log_dirs
-        if where is not None and is_passing(error):
+        if where is not None and is_transient(error):
             logger.error("%s", error)
             return
         directory = storage.metadata if where is None else where

@@ -27,8 +27,8 @@ from ottla.controller.image import NO_LEADER, MetadataImage, PartitionRegistrati
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
-from ottla.world.disk import is_passing
-from ottla.world.env import Env, Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.making")
 LOG_CREATION_WORKERS = 2
@@ -192,7 +192,7 @@ class LogCreator:
             if not jobs:
                 await trio.lowlevel.checkpoint()
                 continue
-            results = await self._env.in_thread(partial(create_logs, jobs, self._env.now_ms()), Lane.FILES)
+            results = await self._env.in_thread(partial(create_logs, jobs, self._env.now_ms()), ThreadPool.FILES)
             passing = await self._process_results(jobs, results)
             self._notify_waiters()
             if passing:
@@ -279,7 +279,7 @@ class LogCreator:
 
     def _on_creation_failed(self, job: LogCreationRequest, error: OSError) -> bool:
         """A partition could not be made; says whether trying again may help."""
-        if is_passing(error):
+        if is_transient(error):
             self._partly_created[job.topic_partition] = job.directory
             self._requested[job.topic_partition] = None
             return True

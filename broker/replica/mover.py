@@ -30,7 +30,7 @@ from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.world.env import FOREVER_S, Env, Lane
+from ottla.world.env import FOREVER_S, Env, ThreadPool
 
 logger = logging.getLogger("ottla.moves")
 ALTER_LOG_DIRS_RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -206,7 +206,7 @@ class FutureReplicaCopier:
         current, cuts = move.current_log, move.aligned_truncations
         try:
             piece = f.read_missing(move.future_log, current, self._chunk_bytes)
-            raw = b"" if piece is None else await self._env.in_thread(piece.read, Lane.FILES)
+            raw = b"" if piece is None else await self._env.in_thread(piece.read, ThreadPool.FILES)
         except OSError as error:
             self._on_disk_error(move, error, current)
             return
@@ -234,7 +234,7 @@ class FutureReplicaCopier:
         future = move.future_log
         try:
             job = future.start_flush(future.log_end_offset)
-            await self._env.in_thread(job, Lane.SYNC)
+            await self._env.in_thread(job, ThreadPool.SYNC)
             future.complete_flush(job)
         except OSError as error:
             self._on_disk_error(move, error, future)
@@ -355,7 +355,7 @@ class FutureReplicaCopier:
                 continue
             try:
                 directory.log_start_checkpoint.complete_sync(
-                    await self._env.in_thread(directory.log_start_checkpoint.prepare_sync(), Lane.SYNC)
+                    await self._env.in_thread(directory.log_start_checkpoint.prepare_sync(), ThreadPool.SYNC)
                 )
                 if directory is there:
                     await write_cleaner_checkpoint(self._env, self._log_dirs, directory)

@@ -20,7 +20,7 @@ from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.wire.errors import ErrorCode
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.moves")
 
@@ -92,7 +92,7 @@ class AlterLogDirs:
         about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
         path = f"{target.path}/{f.future_dir_name(log.topic, log.partition, tag)}"
         try:
-            future = await self._env.in_thread(partial(f.create_future_log, target, *about), Lane.FILES)
+            future = await self._env.in_thread(partial(f.create_future_log, target, *about), ThreadPool.FILES)
             future.close_files()  # it may have to wait long for its turn
             if target.path in self._log_dirs.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -128,7 +128,7 @@ class AlterLogDirs:
 
     async def _flush_directory(self, where: LogDirectory) -> None:
         """Wait until the names in a directory are on the disk. Raises OSError: they are not."""
-        await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), Lane.SYNC)
+        await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), ThreadPool.SYNC)
 
     async def _abandon(self, at: TopicPartition, where: LogDirectory) -> None:
         """Give a move up: a power cut must not bring the copy back, for the next start would go on with it."""

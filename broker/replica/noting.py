@@ -14,7 +14,7 @@ from functools import partial
 from ottla.broker.replica.storage import LogDirs
 from ottla.log.aside import on_checkpoint_synced, replace_checkpoint, write_temporary_file
 from ottla.log.directory import LogDirectory
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 MAX_WRITES = 2
 """How often at most for one who waits."""
@@ -33,8 +33,8 @@ async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDir
     async with storage.checkpoint_locks[directory.path]:
         while writings < MAX_WRITES and (points := directory.cleaner_offsets()) != directory.synced_cleaner_offsets:
             before = directory.written_cleaner_offsets
-            await env.in_thread(partial(write_temporary_file, directory, points), Lane.SYNC)
+            await env.in_thread(partial(write_temporary_file, directory, points), ThreadPool.SYNC)
             if replace_checkpoint(directory, points, before):  # else there is something newer to write
-                await env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
+                await env.in_thread(partial(directory.disk.fsync_dir, directory.path), ThreadPool.SYNC)
                 on_checkpoint_synced(directory, points)
                 writings += 1

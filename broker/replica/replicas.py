@@ -22,7 +22,7 @@ from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFF
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class ReplicaManager:
             try:
                 delete_partition_dir(directory.disk, path)
             except OSError as error:  # a mount point, an immutable file: no reason to do without the other partitions
-                if is_passing(error):
+                if is_transient(error):
                     self._schedule_delete(path)
                     continue
                 logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)

@@ -17,7 +17,7 @@ import trio
 
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.log.partition_log import PartitionLog
-from ottla.world.disk import Disk, File, is_passing
+from ottla.world.disk import Disk, File, is_transient
 
 logger = logging.getLogger("ottla.storage")
 
@@ -203,7 +203,7 @@ class LogDirs:
             OSError: the node cannot be without it; or the node is short of something (descriptors), which says nothing
                 of the directory: without it a copy made elsewhere, older by what was written since, would be the log.
         """
-        if is_passing(error) or not self.can_go_offline(directory):
+        if is_transient(error) or not self.can_go_offline(directory):
             raise error
         return self.mark_offline(directory, error)
 

@@ -12,7 +12,7 @@ import trio
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.shedding import close_most_idle
-from ottla.world.env import Accepted, Listener
+from ottla.world.env import AcceptedStream, StreamListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,9 +56,9 @@ class Acceptor:
         """Everybody who is connected."""
         return self._connections
 
-    async def run(self, listener: Listener) -> None:
+    async def run(self, listener: StreamListener) -> None:
         """Serve until cancelled: then every connection ends, with what it still waited for."""
-        listener.on_crowded = self._close_idle
+        listener.on_descriptors_low = self._close_idle
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._close_idle_connections)
             for number in count(1):
@@ -91,7 +91,7 @@ class Acceptor:
             self.connection_log.log(logger, logging.WARNING, text, closed, len(largest))
         return closed
 
-    def _create_connection(self, stream: Accepted) -> Connection:
+    def _create_connection(self, stream: AcceptedStream) -> Connection:
         if self._security is None:
             return Connection(self._dispatcher, stream)
         from ottla.broker.server.guarded import SecureConnection

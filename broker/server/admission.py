@@ -1,6 +1,6 @@
 """Carries out what `ConnectionQuotas` says: has newcomers wait, keeps them unread, and hangs up on who must leave.
 
-Loaded once there is a limit. Source: ``Acceptor``, ``Processor.closeExcessConnections`` in ``SocketServer.scala``
+Loaded once there is a limit. Source: ``Acceptor``, ``StreamsProcessor.closeExcessConnections`` in ``SocketServer.scala``
 (apache/kafka 4.3.1).
 """
 
@@ -15,7 +15,7 @@ import trio
 from ottla.broker.auth.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.broker.config import NodeConfig
 from ottla.controller.image import MetadataImage
-from ottla.world.env import FOREVER_S, Accepted, Env
+from ottla.world.env import FOREVER_S, AcceptedStream, Env
 
 if TYPE_CHECKING:
     from ottla.broker.server.complaints import RateLimitedLog
@@ -76,7 +76,7 @@ class ConnectionLimiter:
         self._close_excess()
         self._notify()
 
-    async def admit(self, listener: str, stream: Accepted) -> int | None:
+    async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
         """Wait until somebody may come in, as long as it takes.
 
         Gives None where it may; else for how many milliseconds it is kept before it is hung up on.
@@ -104,7 +104,7 @@ class ConnectionLimiter:
         self._close_excess()
         return None
 
-    async def close_later(self, stream: Accepted, held_ms: int) -> None:
+    async def close_later(self, stream: AcceptedStream, held_ms: int) -> None:
         """Hang up on somebody after a while, unread."""
         try:
             if held_ms:

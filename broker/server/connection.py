@@ -32,7 +32,7 @@ from ottla.wire.framing import (
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.disk import FileReadError, FileTruncatedError
-from ottla.world.env import FOREVER_S, Accepted
+from ottla.world.env import FOREVER_S, AcceptedStream
 
 logger = logging.getLogger("ottla.connection")
 
@@ -60,7 +60,7 @@ class Connection:
     _grows_to_bytes = _BUSY_BUFFER_BYTES
     """How large a buffer becomes at once that does not suffice any more."""
 
-    def __init__(self, dispatcher: Dispatcher, stream: Accepted) -> None:
+    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream) -> None:
         services = dispatcher.services
         self._dispatcher = dispatcher
         self._observer = dispatcher.observer
@@ -290,7 +290,7 @@ class Connection:
         if not self._is_watching_disconnect:
             self._is_watching_disconnect = True
             self._peer.on_close(self._cancel_wait)
-            self._stream.on_gone(self._peer.mark_disconnected)
+            self._stream.on_disconnect(self._peer.mark_disconnected)
 
     async def _wait(self, request: RequestFrame, result: Awaitable[Message | None]) -> Message | None:
         """Wait for an answer; None where the client left and nothing else hung on it.

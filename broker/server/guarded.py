@@ -22,7 +22,7 @@ from ottla.broker.upkeep.supervise import is_broken_invariant
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import RequestFrame, encode_response
 from ottla.wire.schema import Message
-from ottla.world.env import Accepted, Lane, Secured
+from ottla.world.env import AcceptedStream, SecureStream, ThreadPool
 
 if TYPE_CHECKING:
     from ottla.broker.auth.doors import ListenerSecurity
@@ -34,7 +34,7 @@ AUTHENTICATION_TIMEOUT_MS = 30_000.0
 class SecureConnection(Connection):
     """A connection of a listener with TLS, a login, or both."""
 
-    def __init__(self, dispatcher: Dispatcher, stream: Accepted, door: ListenerSecurity) -> None:
+    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream, door: ListenerSecurity) -> None:
         super().__init__(dispatcher, stream)
         self._security = door
         self._env = dispatcher.services.env
@@ -110,7 +110,7 @@ class SecureConnection(Connection):
     async def _handshake(self) -> bool:
         """Make the TLS handshake; the certificate's name is who it is where no login follows."""
         try:
-            subject = await cast("Secured", self._stream).handshake()
+            subject = await cast("SecureStream", self._stream).handshake()
         except (ConnectionError, trio.ClosedResourceError):
             return False  # it left: somebody may only have looked whether anybody is here
         except OSError as error:
@@ -151,7 +151,7 @@ class SecureConnection(Connection):
                 raise CloseConnection
         said = gate.handle(frame, now_ms)
         if said.token is not None:
-            weighed = await self._env.in_thread(partial(gate.evaluate, said.token), Lane.LOGINS)
+            weighed = await self._env.in_thread(partial(gate.evaluate, said.token), ThreadPool.AUTHENTICATION)
             said = gate.complete(said.request, weighed, self._env.monotonic_ms())
         await self._apply_result(gate, said)
         return False

@@ -10,11 +10,11 @@ from ottla.broker.addresses import DEFAULT_LISTENER, ListenerAddress, parse_list
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.quorum_config import ListenerEndpoint
-from ottla.world.env import Env, Listener
-from ottla.world.hosts import host_port
+from ottla.world.env import Env, StreamListener
+from ottla.world.hosts import format_address
 
 if TYPE_CHECKING:
-    from ottla.world.tls import Tls
+    from ottla.world.tls import TlsConfig
 
 METRICS_LISTENER_NAME = "METRICS"
 
@@ -28,11 +28,11 @@ class BoundListeners:
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self._env, self._config = env, config
-        self.clients: dict[str, Listener] = {}
+        self.clients: dict[str, StreamListener] = {}
         """By listener name, in the order of the settings; a controller alone has none."""
-        self.controllers: dict[str, Listener] = {}
+        self.controllers: dict[str, StreamListener] = {}
         """By listener name, in the order of their names' setting; a broker alone has none."""
-        self.metrics: Listener | None = None
+        self.metrics: StreamListener | None = None
 
     @property
     def ports(self) -> dict[str, int]:
@@ -74,7 +74,7 @@ class BoundListeners:
         for at in self._config.controller_listeners:
             self.controllers[at.name] = await self._bind_previous_port(at, ports.get(at.name, 0))
 
-    async def _bind_previous_port(self, at: ListenerAddress, before: int) -> Listener:
+    async def _bind_previous_port(self, at: ListenerAddress, before: int) -> StreamListener:
         if at.port == 0 and before:
             try:
                 return await self.bind(at.host, before, at.name)
@@ -82,7 +82,7 @@ class BoundListeners:
                 pass  # the peers are told of the new one
         return await self.bind(at.host, at.port, at.name)
 
-    async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> Listener:
+    async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:
         """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
 
         Raises:
@@ -97,7 +97,7 @@ class BoundListeners:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
                 raise BindError(f"listener {name}: {error.filename}: {why}") from None
-            raise BindError(f"cannot listen at {host_port(host or '*', port)}: {why}") from None
+            raise BindError(f"cannot listen at {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
         """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""
@@ -107,17 +107,17 @@ class BoundListeners:
 
             check_keytab(self._config.values, name, protocol, self._env)
 
-    def _tls(self, name: str) -> Tls | None:
+    def _tls(self, name: str) -> TlsConfig | None:
         """What a listener encrypts with."""
         protocol = self._config.security_protocol(name)
         if not protocol.endswith("SSL"):
             return None
         from ottla.broker.auth.doors import listener_tls  # a node without it starts without it
-        from ottla.peers.security import BadAccess
+        from ottla.peers.security import InvalidSecurityConfig
 
         try:
             return listener_tls(self._config.values, name, protocol)
-        except BadAccess as error:
+        except InvalidSecurityConfig as error:
             raise BindError(f"listener {name}: {error}") from None
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.broker.upkeep.cleaner import LogCleaner
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.log.partition_log import PartitionLog
-from ottla.world.env import Env, Listener, Stream
+from ottla.world.env import Env, Stream, StreamListener
 
 if TYPE_CHECKING:
     from ottla.broker.replica.health import ReplicationStats
@@ -161,7 +161,7 @@ async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> 
     return out
 
 
-async def serve_metrics(env: Env, numbers: MetricSources, listener: Listener) -> None:
+async def serve_metrics(env: Env, numbers: MetricSources, listener: StreamListener) -> None:
     """Answer ``GET`` and ``HEAD`` of ``/metrics`` until cancelled."""
     logger.info("metrics at port %d", listener.port)
     readers = _MetricsHttpServer(env, numbers)

@@ -14,8 +14,8 @@ import trio
 
 from ottla.broker.coordinator.patience import cancel_if_broker_gone
 from ottla.controller.image import MetadataImage
-from ottla.peers.access import Access
-from ottla.peers.client import Disconnected, Standing
+from ottla.peers.access import ConnectionSecurity
+from ottla.peers.client import Disconnected, ReconnectingConnection
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
@@ -39,7 +39,7 @@ class InterBrokerDependencies(Protocol):
     def address(self, broker_id: int) -> tuple[str, int] | None:
         """Where a broker listens for others."""
 
-    def access(self) -> Access:
+    def access(self) -> ConnectionSecurity:
         """What other brokers want of those who speak to them."""
 
     def create_state_topic(self) -> None:
@@ -49,7 +49,7 @@ class InterBrokerDependencies(Protocol):
 class _BrokerConnection:
     """One connection, and whoever waits for it."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: ReconnectingConnection) -> None:
         self.connection = standing
         self.lock = trio.Lock()
         self.failure_count = 0
@@ -74,7 +74,9 @@ class BrokerConnections:
         """
         line = self._connections.get(broker_id)
         if line is None:
-            made = Standing(self._dependencies.env, self._client_id, TIMEOUT_S, access=self._dependencies.access())
+            made = ReconnectingConnection(
+                self._dependencies.env, self._client_id, TIMEOUT_S, access=self._dependencies.access()
+            )
             line = self._connections[broker_id] = _BrokerConnection(made)
         losses = line.failure_count
         async with line.lock:
@@ -87,11 +89,11 @@ class BrokerConnections:
                 line.last_failure = str(error)
                 raise
 
-    async def _send(self, line: Standing, broker_id: int, request: Message, version: int | None) -> Any:
+    async def _send(self, line: ReconnectingConnection, broker_id: int, request: Message, version: int | None) -> Any:
         address = self._dependencies.address(broker_id)
 
         async def ask() -> Any:
-            channel = await line.to(address, f"broker {broker_id}")
+            channel = await line.channel_to(address, f"broker {broker_id}")
             return await channel.call(request, version)
 
         return await cancel_if_broker_gone(

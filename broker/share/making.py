@@ -15,7 +15,7 @@ from ottla.broker.share.latest import PartitionMetadataClient
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.shares import SharePartitionManager
 from ottla.controller.image import MetadataImage
-from ottla.peers.access import Access
+from ottla.peers.access import ConnectionSecurity
 from ottla.world.env import Env
 
 
@@ -40,7 +40,7 @@ class _NodeInterBrokerDependencies:
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return self.image().unfenced_broker_address(broker_id, self._listener)
 
-    def access(self) -> Access:
+    def access(self) -> ConnectionSecurity:
         return inter_broker_access(self._services.config)
 
     def create_state_topic(self) -> None:

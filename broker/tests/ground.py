@@ -21,7 +21,7 @@ from ottla.controller.delta import MetadataDelta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.log.directory import MetaProperties
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 NODE_ID = 1
 THREAD_WORK_S = 0.001
@@ -37,7 +37,7 @@ class SlowEnv(VirtualEnv):
         self.is_beside = False
         """Whether somebody works beside the loop just now."""
 
-    async def in_thread(self, work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def in_thread(self, work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         self.in_threads += 1
         await trio.sleep(THREAD_WORK_S)
         self.is_beside = True

@@ -101,7 +101,7 @@ class ClientStream:
                 raise trio.ClosedResourceError
         self.sends.append(b"".join(bytes(chunk) for chunk in chunks))
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         self._gone = callback
 
     def close(self) -> None:

@@ -57,8 +57,8 @@ class MemoryStream:
             raise ConnectionResetError("the other side has gone")
         self.peer_stream.deliver(b"".join(bytes(chunk) for chunk in chunks))
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        """As `Accepted.on_gone`."""
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """As `AcceptedStream.on_disconnect`."""
         self._on_disconnect = callback
 
     def close(self) -> None:

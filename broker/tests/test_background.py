@@ -23,8 +23,8 @@ from ottla.log.directory import MetaProperties
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
-from ottla.world.env import Env, Ground
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.env import Env, WorkerContext
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 NOW = 1_000_000
 SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
@@ -47,7 +47,7 @@ class BackgroundEnv:
         return work()
 
 
-def stage() -> tuple[MemoryDisk, Session, LogDirs, PartitionLog]:
+def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     disk = memory.session()
     storage = LogDirs(disk, ["/data"])
@@ -151,7 +151,7 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     stats = cp.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
-    ground = Ground(disk, lambda: clock[0], pause)
+    ground = WorkerContext(disk, lambda: clock[0], pause)
     assert (
         run_compaction(ground, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
         == stats

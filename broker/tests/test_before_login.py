@@ -40,7 +40,7 @@ def authenticate(token: bytes) -> bytes:
 
 
 def scram() -> bytes:
-    return ScramClient(SCRAM_SHA_256, "alice", "x", "n").first()
+    return ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()
 
 
 class ConnectionState(NamedTuple):

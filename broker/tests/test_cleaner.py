@@ -21,7 +21,7 @@ from ottla.log.validate import AppendOrigin
 from ottla.wire import records as r
 from ottla.wire.compression import CompressionType
 from ottla.wire.errors import WireError
-from ottla.world.env import ChildDied, Env, Ground
+from ottla.world.env import ChildDied, Env, WorkerContext
 
 COMPACTED = replace(SETTINGS, compact=True)
 KEYS = 7
@@ -45,7 +45,7 @@ class CleanerEnv(BackgroundEnv):
         self.passes += 1
         await trio.lowlevel.checkpoint()
         self.before()
-        outcome = work(Ground(self._disk, lambda: 0.0, lambda _: None), job)
+        outcome = work(WorkerContext(self._disk, lambda: 0.0, lambda _: None), job)
         self.after()
         return outcome
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.auth.doors import build_listener_security, build_outbound_access, find_listener_problems, listener_tls
 from ottla.broker.auth.plain import parse_users
 from ottla.broker.auth.principals import InvalidMappingRule, parse_mapping_rules
-from ottla.peers.access import OPEN
+from ottla.peers.access import NO_SECURITY
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="admin" password="a-secret" user_admin="a-secret" user_alice="b-secret";'
@@ -87,7 +87,7 @@ def test_brokers_log_in_as_the_jaas_line_says():
     access = build_outbound_access(SASL, "IN", "SASL_PLAINTEXT", "PLAIN")
     assert access.login is not None
     assert (access.login.user, access.login.password) == ("admin", "a-secret")
-    assert build_outbound_access({}, "IN", "PLAINTEXT", "GSSAPI") is OPEN
+    assert build_outbound_access({}, "IN", "PLAINTEXT", "GSSAPI") is NO_SECURITY
 
 
 SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"

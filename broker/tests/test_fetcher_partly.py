@@ -15,7 +15,7 @@ from ottla.log.recovery import open_log
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import fetch as f
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 END = 8
 
@@ -149,8 +149,8 @@ def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monk
     leader = unsynced()
     real: Any = leader.env.in_thread
 
-    async def slow(job: Any, lane: Lane, *rest: Any) -> Any:
-        if lane is Lane.SYNC:
+    async def slow(job: Any, lane: ThreadPool, *rest: Any) -> Any:
+        if lane is ThreadPool.SYNC:
             await trio.sleep(3)
         return await real(job, lane, *rest)
 

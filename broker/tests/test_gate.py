@@ -29,12 +29,12 @@ EXPIRES_MS = 5_000_000
 SALTED = {x: scram.salted_password(x, "alice-secret", b"salt", 4096) for x in (SCRAM_SHA_256, SCRAM_SHA_512)}
 
 
-def keys(user: str, mechanism: str) -> scram.Keys | None:
-    return scram.keys_of(mechanism, SALTED[mechanism], b"salt", 4096) if user == "alice" else None
+def keys(user: str, mechanism: str) -> scram.ScramCredential | None:
+    return scram.derive_credential(mechanism, SALTED[mechanism], b"salt", 4096) if user == "alice" else None
 
 
 def token(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-    made = scram.keys_of(mechanism, SALTED[mechanism], b"salt", 4096)
+    made = scram.derive_credential(mechanism, SALTED[mechanism], b"salt", 4096)
     return DelegationTokenCredential(made, "owner", EXPIRES_MS) if token_id == "t1" else None
 
 
@@ -149,7 +149,7 @@ STATES = {
     "tokens": lambda made: made.handle(handshake(), 0),
     "scram begun": lambda made: (
         made.handle(handshake(SCRAM_SHA_256), 0),
-        made.handle(say(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first()), 0),
+        made.handle(say(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()), 0),
     ),
     "other mechanism": lambda made: (let_in(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
 }
@@ -190,8 +190,12 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
     rng = random.Random(seed)
     client = ScramClient(SCRAM_SHA_256, "alice", "not hers", "client")
     pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
-    pieces += [bytes(handshake(SCRAM_SHA_512, 0)), bytes(say(plain(password="alice"))), bytes(say(client.first()))]
-    pieces += [plain(password=""), client.first(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
+    pieces += [
+        bytes(handshake(SCRAM_SHA_512, 0)),
+        bytes(say(plain(password="alice"))),
+        bytes(say(client.first_message())),
+    ]
+    pieces += [plain(password=""), client.first_message(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
     pieces.append(encode_request(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
     for _ in range(50):
         made = gate(reauth_ms=rng.choice([0, 5_000]))
@@ -257,9 +261,9 @@ def test_319_the_user_may_name_himself_as_whom_to_be():
 
 def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
     made.handle(handshake(mechanism), 0)
-    said = made.handle(say(client.first()), 0)
+    said = made.handle(say(client.first_message()), 0)
     if said.failure is None:
-        said = made.handle(say(client.answer(said.response.auth_bytes)), 0)
+        said = made.handle(say(client.evaluate_challenge(said.response.auth_bytes)), 0)
     return said
 
 
@@ -268,7 +272,7 @@ def test_321_scram_lets_in_who_knows_the_password(mechanism):
     made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
     assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
-    assert client.answer(said.answer.auth_bytes) is None
+    assert client.evaluate_challenge(said.answer.auth_bytes) is None
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
@@ -282,7 +286,7 @@ def test_322_the_last_message_must_carry_both_nonces():
     """CVE-2024-56128: a recorded proof would do otherwise."""
     made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
-    first = made.handle(say(client.first()), 0).response.auth_bytes.decode()
+    first = made.handle(say(client.first_message()), 0).response.auth_bytes.decode()
     unproved = "c=biws,r=client"  # with a proof that fits it: who has an old one has that
     signed = f"n=alice,r=client,{first},{unproved}".encode()
     client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
@@ -293,7 +297,7 @@ def test_322_the_last_message_must_carry_both_nonces():
 
 
 def test_322_credentials_of_too_few_iterations_let_nobody_in():
-    weak = scram.keys_of(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
+    weak = scram.derive_credential(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
     with pytest.raises(SaslAuthenticationException):
         ScramSaslServer(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
 
@@ -394,7 +398,7 @@ def test_318_a_failure_on_the_way_says_that_it_was_one():
     made = gate(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
-    made.handle(say(client.answer(made.handle(say(client.first()), 0).response.auth_bytes)), 0)
+    made.handle(say(client.evaluate_challenge(made.handle(say(client.first_message()), 0).response.auth_bytes)), 0)
     made.handle(handshake(SCRAM_SHA_256), 2_000.0)
     said = made.handle(say(b"nonsense"), 2_000.0)
     assert "during re-authentication" in said.response.error_message

@@ -12,9 +12,9 @@ import trio
 
 from ottla.broker.tests.test_token_keys import JwksProvider, with_provider
 from ottla.broker.tests.token_maker import sign_token
-from ottla.peers.access import BearerSource, Login
-from ottla.peers.bearer import NoToken, refused, token_of
-from ottla.peers.login import NotLetIn, log_in
+from ottla.peers.access import BearerTokenSource, SaslLogin
+from ottla.peers.bearer import TokenUnavailable, get_token, reject_token
+from ottla.peers.login import AuthenticationFailed, authenticate
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
@@ -24,12 +24,12 @@ def given(token: str, expires_in: Any = None) -> bytes:
     return json.dumps({"access_token": token, "expires_in": expires_in}).encode()
 
 
-async def gaps(env: Any, provider: JwksProvider, asked: BearerSource, seconds: float) -> list[float]:
+async def gaps(env: Any, provider: JwksProvider, asked: BearerTokenSource, seconds: float) -> list[float]:
     """Somebody dials 20 times a second, and nobody lets him in: seconds between the provider's requests."""
     until, first = trio.current_time() + seconds, len(provider.at)
     while trio.current_time() < until:
-        with suppress(NoToken):
-            refused(env, asked, await token_of(env, asked))
+        with suppress(TokenUnavailable):
+            reject_token(env, asked, await get_token(env, asked))
         await trio.sleep(0.05)
     at = provider.at[first:]
     return [round(later - sooner, 1) for sooner, later in pairwise(at)]
@@ -61,14 +61,14 @@ def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
 ) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given(token, expires_in))
-        asked = BearerSource("http://idp/token", "me", "my-secret")
-        assert await token_of(env, asked) == token
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, asked) == token
         await trio.sleep(max(good_for_s - 1, 0))
-        assert await token_of(env, asked) == token
+        assert await get_token(env, asked) == token
         assert len(provider.asked) == (1 if good_for_s else 2)
         await trio.sleep(2)
         provider.publish(given("another", 60))
-        assert await token_of(env, asked) == "another"
+        assert await get_token(env, asked) == "another"
 
     with_provider(main)
 
@@ -76,13 +76,13 @@ def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
 def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b"", "401 Unauthorized")
-        asked = BearerSource("http://idp/token", "me", "my-secret")
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
         assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-        with pytest.raises(NoToken, match="401"):
-            await token_of(env, asked)
+        with pytest.raises(TokenUnavailable, match="401"):
+            await get_token(env, asked)
         provider.publish(given("a.b.c", 60))
         await trio.sleep(10)
-        assert await token_of(env, asked) == "a.b.c"
+        assert await get_token(env, asked) == "a.b.c"
         await trio.sleep(60)
         provider.publish(b"", "401 Unauthorized")
         assert (await gaps(env, provider, asked, 1))[:2] == [0.1, 0.2], "it had given one in between"
@@ -94,14 +94,14 @@ def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
 def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_in: int | None) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", expires_in))
-        asked = BearerSource("http://idp/token", "me", "my-secret")
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
         assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-        assert await token_of(env, asked) == "a.b.c", "others may take it"
+        assert await get_token(env, asked) == "a.b.c", "others may take it"
         provider.publish(given("d.e.f", expires_in))
         await trio.sleep(10)
-        assert await token_of(env, asked) == "d.e.f"
-        refused(env, asked, "a.b.c")
-        assert not asked.kept.is_refused, "that was another one"
+        assert await get_token(env, asked) == "d.e.f"
+        reject_token(env, asked, "a.b.c")
+        assert not asked.cache.is_rejected, "that was another one"
 
     with_provider(main)
 
@@ -109,16 +109,16 @@ def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_i
 def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked = BearerSource("http://idp/token", "me", "my-secret")
-        assert await token_of(env, asked) == "a.b.c"
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, asked) == "a.b.c"
         provider.publish(b"", "500 Never")
         for passes_s, shown in ((81, "a.b.c"), (18, "a.b.c"), (2, None)):
             await trio.sleep(passes_s)
             if shown is None:
-                with pytest.raises(NoToken):
-                    await token_of(env, asked)
+                with pytest.raises(TokenUnavailable):
+                    await get_token(env, asked)
             else:
-                assert await token_of(env, asked) == shown
+                assert await get_token(env, asked) == shown
         assert len(provider.asked) == 4
 
     with_provider(main)
@@ -127,21 +127,21 @@ def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None
 def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_be_had() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked = BearerSource("http://idp/token", "me", "my-secret")
-        refused(env, asked, await token_of(env, asked))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        reject_token(env, asked, await get_token(env, asked))
         provider.publish(b"", "500 Never")
         await trio.sleep(1)
-        assert await token_of(env, asked) == "a.b.c"
-        assert asked.kept.is_refused
+        assert await get_token(env, asked) == "a.b.c"
+        assert asked.cache.is_rejected
         provider.publish(given("d.e.f", 100))
-        assert await token_of(env, asked) == "a.b.c", "nobody is asked twice in a moment"
+        assert await get_token(env, asked) == "a.b.c", "nobody is asked twice in a moment"
         await trio.sleep(1)
-        assert await token_of(env, asked) == "d.e.f"
-        refused(env, asked, "d.e.f")
+        assert await get_token(env, asked) == "d.e.f"
+        reject_token(env, asked, "d.e.f")
         provider.publish(b"", "500 Never")
         await trio.sleep(101)
-        with pytest.raises(NoToken, match="500"):
-            await token_of(env, asked)
+        with pytest.raises(TokenUnavailable, match="500"):
+            await get_token(env, asked)
 
     with_provider(main)
 
@@ -149,8 +149,8 @@ def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_b
 def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked, connect, shown = BearerSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
-        assert await token_of(env, asked) == "a.b.c"
+        asked, connect, shown = BearerTokenSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
+        assert await get_token(env, asked) == "a.b.c"
         await trio.sleep(81)
 
         async def nobody(host: str, port: int) -> Any:
@@ -158,7 +158,7 @@ def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() 
 
         async def dials() -> None:
             with trio.move_on_after(1):  # whose peer may be gone by then
-                shown.append(await token_of(env, asked))
+                shown.append(await get_token(env, asked))
 
         env.net.connect = nobody
         for _ in range(3):
@@ -168,7 +168,7 @@ def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() 
         await trio.sleep(1)
         env.net.connect = connect
         provider.publish(given("d.e.f", 100))
-        assert await token_of(env, asked) == "d.e.f"
+        assert await get_token(env, asked) == "d.e.f"
 
     with_provider(main)
 
@@ -191,12 +191,12 @@ class RejectingLogin:
 def test_a_token_that_is_not_taken_is_another_one_at_the_next_login(code: int, challenge: bytes) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 3_600))
-        asked = BearerSource("http://idp/token", "me", "my-secret")
-        login = Login("OAUTHBEARER", "", "", source=asked)
-        with pytest.raises(NotLetIn):
-            await log_in(RejectingLogin(code, challenge), login, env, "b")
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        login = SaslLogin("OAUTHBEARER", "", "", token_source=asked)
+        with pytest.raises(AuthenticationFailed):
+            await authenticate(RejectingLogin(code, challenge), login, env, "b")
         await trio.sleep(1)
         provider.publish(given("d.e.f", 3_600))
-        assert await token_of(env, asked) == "d.e.f"
+        assert await get_token(env, asked) == "d.e.f"
 
     with_provider(main)

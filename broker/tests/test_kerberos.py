@@ -21,8 +21,8 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.world.env import Lane
-from ottla.world.kerberos import BadKeytab, BadTicket, Keytab
+from ottla.world.env import ThreadPool
+from ottla.world.kerberos import InvalidKeytab, InvalidTicket, Keytab
 
 OFFER = b"sealed \x01\x01\0\0"
 NONE = b"sealed \x01\0\0\0"
@@ -37,7 +37,7 @@ class FakeSecurityContext:
 
     def accept(self, token: bytes) -> bytes:
         if token.startswith(b"bad"):
-            raise BadTicket("not good")
+            raise InvalidTicket("not good")
         if token == b"more":
             return b"go on"
         self.is_established, self.client = True, "alice@HERE.ORG"
@@ -48,7 +48,7 @@ class FakeSecurityContext:
 
     def unwrap(self, token: bytes) -> bytes:
         if not token.startswith(b"sealed "):
-            raise BadTicket("no seal")
+            raise InvalidTicket("no seal")
         return token.removeprefix(b"sealed ")
 
 
@@ -204,12 +204,12 @@ def test_a_keytab_is_named_as_javas_module_names_it(path):
 
 
 def no_keys(_: Keytab) -> Any:
-    raise BadKeytab("no such key")
+    raise InvalidKeytab("no such key")
 
 
 def test_keys_are_looked_at_where_tickets_are_taken():
     env: Any = SimpleNamespace(tickets=no_keys)
-    with pytest.raises(BadKeytab):
+    with pytest.raises(InvalidKeytab):
         check_keytab(GOOD, "IN", "SASL_SSL", env)
     check_keytab(GOOD, "IN", "SSL", env)
     check_keytab({**GOOD, "sasl.enabled.mechanisms": "PLAIN"}, "IN", "SASL_SSL", env)
@@ -221,10 +221,10 @@ def test_keys_are_looked_at_where_tickets_are_taken():
 def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DispatcherFixture(monkeypatch)
     stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
-    lanes: list[Lane] = []
+    lanes: list[ThreadPool] = []
     env: Any = stage.env
 
-    async def in_thread(work: Any, lane: Lane) -> Any:
+    async def in_thread(work: Any, lane: ThreadPool) -> Any:
         lanes.append(lane)
         return work()
 
@@ -243,5 +243,5 @@ def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
         await SecureConnection(stage.dispatcher, line, made).serve()
 
     in_virtual_time(run)
-    assert lanes == [Lane.LOGINS] * 3
+    assert lanes == [ThreadPool.AUTHENTICATION] * 3
     assert len("User:alice").to_bytes(2, "big") in line.received[-8:]

@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.world.logs import NAMES
+from ottla.world.logs import LOGGER_NAMES
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_SUPPORTED = "as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
@@ -28,7 +28,7 @@ NOT_SUPPORTED = "as it is not a supported log level. Valid log levels are DEBUG,
 
 @pytest.fixture(autouse=True)
 def levels_are_restored() -> Iterator[None]:
-    before = {name: logging.getLogger(name).level for name in ("ottla", *NAMES)}
+    before = {name: logging.getLogger(name).level for name in ("ottla", *LOGGER_NAMES)}
     for name in before:
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.getLogger("ottla").setLevel(logging.INFO)
@@ -95,7 +95,7 @@ def test_describe_configs_of_loggers_tells_the_level_that_holds() -> None:
     logging.getLogger("ottla.txn").setLevel(7)
     logging.getLogger("ottla.isr").setLevel(logging.CRITICAL + 1)
     rows = {row.name: row for row in node.described().configs}
-    assert set(rows) == {*NAMES, "root"}
+    assert set(rows) == {*LOGGER_NAMES, "root"}
     assert [rows[x].value for x in ("root", "ottla.admin", "ottla.txn", "ottla.isr")] == [
         "INFO",
         "INFO",

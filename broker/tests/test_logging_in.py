@@ -15,9 +15,9 @@ from ottla.broker.tests.line import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.test_connection import BEAT
 from ottla.peers import scram
-from ottla.peers.access import OPEN, Access, Login
-from ottla.peers.client import Standing, dial
-from ottla.peers.login import NotLetIn
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity, SaslLogin
+from ottla.peers.client import ReconnectingConnection, open_channel
+from ottla.peers.login import AuthenticationFailed
 from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -30,9 +30,9 @@ SETTINGS = {
 HERE = ("127.0.0.1", 9092)
 
 
-def keys(user: str, mechanism: str) -> scram.Keys | None:
+def keys(user: str, mechanism: str) -> scram.ScramCredential | None:
     salted = scram.salted_password(mechanism, "n-secret", b"salt", 4096)
-    return scram.keys_of(mechanism, salted, b"salt", 4096) if user == "n" else None
+    return scram.derive_credential(mechanism, salted, b"salt", 4096) if user == "n" else None
 
 
 @pytest.fixture
@@ -70,7 +70,9 @@ def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: st
     answers = []
 
     async def main(env: Any) -> None:
-        channel = await dial(env, HERE, "me", 10.0, Access(None, Login(mechanism, "n", "n-secret")))
+        channel = await open_channel(
+            env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin(mechanism, "n", "n-secret"))
+        )
         answers.append((await channel.call(HeartbeatRequest())).error_code)
 
     at_the_gate(stage, main)
@@ -80,8 +82,10 @@ def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: st
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256])
 def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixture, mechanism: str) -> None:
     async def main(env: Any) -> None:
-        with pytest.raises(NotLetIn) as refused:
-            await dial(env, HERE, "me", 10.0, Access(None, Login(mechanism, "n", "wrong-secret")))
+        with pytest.raises(AuthenticationFailed) as refused:
+            await open_channel(
+                env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin(mechanism, "n", "wrong-secret"))
+            )
         assert "secret" not in str(refused.value)
         assert env.net.accepted[0].peer_stream.is_closed
 
@@ -90,8 +94,8 @@ def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixtur
 
 def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: DispatcherFixture) -> None:
     async def main(env: Any) -> None:
-        with pytest.raises(NotLetIn, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 is"):
-            await dial(env, HERE, "me", 10.0, Access(None, Login("GSSAPI", "n", "n-secret")))
+        with pytest.raises(AuthenticationFailed, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 is"):
+            await open_channel(env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin("GSSAPI", "n", "n-secret")))
 
     at_the_gate(stage, main)
 
@@ -100,9 +104,9 @@ def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: Dis
     answers = []
 
     async def main(env: Any) -> None:
-        access = Access(None, Login(SCRAM_SHA_512, "n", "n-secret"))
-        standing = Standing(env, "me", 10.0, negotiates=False, access=access)
-        channel = await standing.to(HERE, "a broker")
+        access = ConnectionSecurity(None, SaslLogin(SCRAM_SHA_512, "n", "n-secret"))
+        standing = ReconnectingConnection(env, "me", 10.0, negotiates=False, access=access)
+        channel = await standing.channel_to(HERE, "a broker")
         answers.append((await channel.call(HeartbeatRequest(), 0)).error_code)
         standing.close()
 
@@ -121,8 +125,8 @@ THREE = {
 
 def test_303_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
     config = NodeConfig({**THREE, ways.INTER_BROKER_MECHANISM: "PLAIN"})
-    assert ways.inter_broker_access(config) == Access(None, Login("PLAIN", "n", "n-secret"))
-    assert ways.controller_access(config) == OPEN
+    assert ways.inter_broker_access(config) == ConnectionSecurity(None, SaslLogin("PLAIN", "n", "n-secret"))
+    assert ways.controller_access(config) == NO_SECURITY
 
 
 def test_303_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:

@@ -16,7 +16,7 @@ from ottla.broker.tests.moving import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixt
 from ottla.broker.upkeep.flusher import LogMaintenance
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.wire.errors import ErrorCode as E
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 
 def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first() -> None:
@@ -383,7 +383,7 @@ def test_a_topic_that_is_made_anew_while_its_copy_is_keeps_its_own_log() -> None
     ground = LogDirMovesFixture(obeys=False)
     in_thread = ground.env.in_thread
 
-    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         ground.env.in_thread = in_thread
         made = await in_thread(work, lane)
         ground.commit_topics(gone=("t",))

@@ -14,7 +14,7 @@ from ottla.broker.tests.moving import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.log.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from ottla.wire import records as r
 from ottla.wire.batch import set_offset_and_epoch
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 PATH = f"/a/{CLEANER_OFFSET_CHECKPOINT}"
 
@@ -27,7 +27,7 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
     ground = LogDirMovesFixture()
     in_thread = ground.env.in_thread
 
-    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         ground.env.in_thread = in_thread
         done = await in_thread(work, lane)
         ground.replica.log.raise_cleaner_offset(9)
@@ -49,7 +49,7 @@ def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
     ground = LogDirMovesFixture()
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
-    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         log = ground.replica.log
         log.raise_cleaner_offset(log.cleaner_offset + 1)
         return await in_thread(work, lane)
@@ -74,7 +74,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
     said: list[bytes] = []
 
-    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         ground.env.in_thread = in_thread
         done = await in_thread(work, lane)
         if how == "others wrote":
@@ -155,7 +155,7 @@ def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) 
     ground = LogDirMovesFixture()
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
-    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         done = await in_thread(work, lane)
         ground.env.in_thread = in_thread
         ground.replica.log.raise_cleaner_offset(9)

@@ -14,7 +14,7 @@ from ottla.broker.tests.moving import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixt
 from ottla.broker.tests.test_many_moves import SeveralMovesFixture
 from ottla.wire.errors import ErrorCode
 from ottla.world.disk import FileSlice
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 
 @pytest.mark.parametrize("where", ["-future/0", "-future/leader-epoch"])
@@ -40,7 +40,7 @@ def test_a_copy_of_a_replica_that_went_meanwhile_is_gone_for_good() -> None:
     ground = LogDirMovesFixture()
     in_thread = ground.env.in_thread
 
-    async def gone(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def gone(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         ground.env.in_thread = in_thread
         done = await in_thread(work, lane)
         ground.commit_topics(gone=("t",))
@@ -63,7 +63,7 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
     ground = SeveralMovesFixture(*"abcdef")
     in_thread = ground.env.in_thread
 
-    async def without_abc(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+    async def without_abc(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         piece = getattr(work, "__self__", None)
         if isinstance(piece, FileSlice) and any(
             piece.file is ground.partition_named(name).log.active_segment.file for name in "abc"

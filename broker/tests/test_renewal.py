@@ -12,7 +12,7 @@ from ottla.broker.auth.renewal import CertificateReloader
 from ottla.broker.config import NodeConfig
 from ottla.controller.delta import MetadataDelta
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
-from ottla.world.tls import BadTls, Tls
+from ottla.world.tls import InvalidTlsConfig, TlsConfig
 
 KEY = "ssl.keystore.location"
 OWN, EVERYONE = (RESOURCE_BROKER, "1"), (RESOURCE_BROKER, "")
@@ -30,11 +30,11 @@ class ReloadableListener:
         self.shown: list[str] = []
         self.refuses: Exception | None = None
 
-    def renew(self, tls: Tls) -> None:
+    def renew(self, tls: TlsConfig) -> None:
         if self.refuses is not None:
             raise self.refuses
-        assert tls.keys is not None
-        self.shown.append(tls.keys.location)
+        assert tls.keystore is not None
+        self.shown.append(tls.keystore.location)
 
 
 def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
@@ -60,7 +60,9 @@ def test_other_changes_read_nothing_again(changed):
     assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
 
 
-@pytest.mark.parametrize("error", [BadTls("no usable key"), ValueError("no usable key"), IndexError("no usable key")])
+@pytest.mark.parametrize(
+    "error", [InvalidTlsConfig("no usable key"), ValueError("no usable key"), IndexError("no usable key")]
+)
 def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
     """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
     one, other = ReloadableListener(), ReloadableListener()
@@ -95,4 +97,4 @@ def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the
     )
     CertificateReloader(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
     at_start = listener_tls(config.values, "IN", "SSL")
-    assert shown == [replace(at_start, keys=replace(at_start.keys, location="second.pem"))]
+    assert shown == [replace(at_start, keystore=replace(at_start.keystore, location="second.pem"))]

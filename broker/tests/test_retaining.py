@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.tests.test_background import SETTINGS, BackgroundEnv, in_virtual_time, stage
 from ottla.broker.upkeep.flusher import INITIAL_RETENTION_DELAY_S, LogMaintenance
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 DELAY_MS = 60_000
 CLOSES_S = 70.0
@@ -93,10 +93,10 @@ def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
     before = house.names(".deleted")
     in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 - 1)
     assert house.names(".deleted") == before
-    assert Lane.REMOVAL not in house.env.lanes
+    assert ThreadPool.REMOVAL not in house.env.lanes
     in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 + 6)
     assert house.names(".deleted") == []
-    assert house.env.lanes.count(Lane.REMOVAL) == 1, "all at once: the loop waits for none of them"
+    assert house.env.lanes.count(ThreadPool.REMOVAL) == 1, "all at once: the loop waits for none of them"
     assert not house.failures
 
 

@@ -11,7 +11,7 @@ from ottla.broker.share.lines import TIMEOUT_S, BrokerConnections
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, run_virtual
 from ottla.controller.image import MetadataImage
-from ottla.peers.access import OPEN, Access
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
 from ottla.peers.client import Disconnected
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -34,8 +34,8 @@ class FakeInterBrokerDependencies:
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return AT if broker_id == 2 and self.env.monotonic_ms() < self.until_ms else None
 
-    def access(self) -> Access:
-        return OPEN
+    def access(self) -> ConnectionSecurity:
+        return NO_SECURITY
 
     def create_state_topic(self) -> None:
         raise AssertionError("nobody needs it here")
@@ -81,7 +81,7 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
             nursery.start_soon(call)
             nursery.start_soon(call)
         assert max(ended) - began < 7
-        assert len(around.env.net.connect_attempts) == 1
+        assert len(around.env.net.dialled) == 1
 
     run_virtual(story)
 
@@ -107,6 +107,6 @@ def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_lat
 
         assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
         assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
-        assert len(around.env.net.connect_attempts) == 2
+        assert len(around.env.net.dialled) == 2
 
     run_virtual(story)

@@ -93,7 +93,7 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
             await acceptors[0].run(listener)
 
     trio.run(main)
-    assert listener.on_crowded() == 1
+    assert listener.on_descriptors_low() == 1
     assert [x.is_closed for x in acceptors[0].connections] == [False]
     assert sorted(x.is_closed for x in acceptors[1].connections) == [False, True]
     assert "descriptors of this process are nearly used up" in said[0][2]

@@ -19,15 +19,15 @@ from ottla.broker.tests.test_logging_in import HERE, THREE
 from ottla.broker.tests.test_token_keys import JwksProvider, with_provider
 from ottla.broker.tests.token_maker import OTHER, RSA, build_jwks, sign_token
 from ottla.broker.tests.token_stage import PATH, create_env
-from ottla.peers.access import BearerSource, Login
-from ottla.peers.bearer import HANDLER, HANDLERS, URL, NoToken, token_of
-from ottla.peers.client import dial
-from ottla.peers.login import NotLetIn
-from ottla.peers.security import BadAccess, access_of
+from ottla.peers.access import BearerTokenSource, SaslLogin
+from ottla.peers.bearer import CALLBACK_HANDLER_KEY, CALLBACK_HANDLERS, TOKEN_ENDPOINT_KEY, TokenUnavailable, get_token
+from ottla.peers.client import open_channel
+from ottla.peers.login import AuthenticationFailed
+from ottla.peers.security import InvalidSecurityConfig, parse_connection_security
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.world.tls import Tls
+from ottla.world.tls import TlsConfig
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
@@ -35,36 +35,38 @@ FILE = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "OAUTHBEARER",
     "sasl.jaas.config": f"{MODULE};",
-    HANDLER: HANDLERS[0],
-    URL: "file:///token",
+    CALLBACK_HANDLER_KEY: CALLBACK_HANDLERS[0],
+    TOKEN_ENDPOINT_KEY: "file:///token",
 }
-GIVEN = {**FILE, URL: "https://idp/token", CREDENTIALS + "id": "me", CREDENTIALS + "secret": "my-secret"}
+GIVEN = {**FILE, TOKEN_ENDPOINT_KEY: "https://idp/token", CREDENTIALS + "id": "me", CREDENTIALS + "secret": "my-secret"}
 
 
-def source(**more: str) -> BearerSource:
-    login = access_of({**GIVEN, **more}).login
+def source(**more: str) -> BearerTokenSource:
+    login = parse_connection_security({**GIVEN, **more}).login
     assert login is not None
-    assert login.source is not None
-    return login.source
+    assert login.token_source is not None
+    return login.token_source
 
 
 # ------------------------------------------------------------------ settings
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("handler", CALLBACK_HANDLERS)
 def test_a_file_or_an_endpoint_as_a_clients_settings_have_it(handler: str) -> None:
-    assert access_of({**FILE, HANDLER: handler}).login == Login("OAUTHBEARER", "", "", source=BearerSource(FILE[URL]))
-    assert source() == BearerSource("https://idp/token", "me", "my-secret")
-    assert "secret" not in repr(access_of(GIVEN))
+    assert parse_connection_security({**FILE, CALLBACK_HANDLER_KEY: handler}).login == SaslLogin(
+        "OAUTHBEARER", "", "", token_source=BearerTokenSource(FILE[TOKEN_ENDPOINT_KEY])
+    )
+    assert source() == BearerTokenSource("https://idp/token", "me", "my-secret")
+    assert "secret" not in repr(parse_connection_security(GIVEN))
 
 
 def test_settings_win_over_the_jaas_line_where_the_secret_stood_before() -> None:
     jaas = f'{MODULE} clientId="other" clientSecret="other-secret" scope="a b";'
-    assert source(**{"sasl.jaas.config": jaas}) == BearerSource("https://idp/token", "me", "my-secret", "a b")
+    assert source(**{"sasl.jaas.config": jaas}) == BearerTokenSource("https://idp/token", "me", "my-secret", "a b")
     alone = {k: v for k, v in GIVEN.items() if not k.startswith(CREDENTIALS)}
-    login = access_of({**alone, "sasl.jaas.config": jaas}).login
+    login = parse_connection_security({**alone, "sasl.jaas.config": jaas}).login
     assert login is not None
-    assert login.source == BearerSource("https://idp/token", "other", "other-secret", "a b")
+    assert login.token_source == BearerTokenSource("https://idp/token", "other", "other-secret", "a b")
 
 
 def test_what_is_sent_is_encoded_where_that_is_wanted() -> None:
@@ -79,17 +81,17 @@ def test_what_is_sent_is_encoded_where_that_is_wanted() -> None:
 
 def test_whom_to_trust_stands_in_the_jaas_line() -> None:
     made = source(**{"sasl.jaas.config": f'{MODULE} ssl.truststore.location="/ca.pem";'})
-    assert isinstance(made.tls, Tls)
-    assert made.tls.trusted is not None
+    assert isinstance(made.tls, TlsConfig)
+    assert made.tls.truststore is not None
 
 
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
-        ({HANDLER: ""}, HANDLER),
-        ({HANDLER: "my.own.Handler"}, HANDLER),
-        ({URL: ""}, URL),
-        ({URL: "ftp://idp"}, URL),
+        ({CALLBACK_HANDLER_KEY: ""}, CALLBACK_HANDLER_KEY),
+        ({CALLBACK_HANDLER_KEY: "my.own.Handler"}, CALLBACK_HANDLER_KEY),
+        ({TOKEN_ENDPOINT_KEY: ""}, TOKEN_ENDPOINT_KEY),
+        ({TOKEN_ENDPOINT_KEY: "ftp://idp"}, TOKEN_ENDPOINT_KEY),
         ({CREDENTIALS + "id": " "}, CREDENTIALS + "id"),
         ({CREDENTIALS + "secret": ""}, CREDENTIALS + "secret"),
         ({CREDENTIALS + "secret": "a-secret\r\nX: y"}, "cannot be sent"),
@@ -97,8 +99,8 @@ def test_whom_to_trust_stands_in_the_jaas_line() -> None:
     ],
 )
 def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, str], word: str) -> None:
-    with pytest.raises(BadAccess, match=word) as refused:
-        access_of({**GIVEN, **changed})
+    with pytest.raises(InvalidSecurityConfig, match=word) as refused:
+        parse_connection_security({**GIVEN, **changed})
     assert "a-secret" not in str(refused.value)
     assert "my-secret" not in str(refused.value)
 
@@ -107,16 +109,18 @@ def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listene
     own = {
         ways.INTER_BROKER_MECHANISM: "OAUTHBEARER",
         "listener.name.in.oauthbearer.sasl.jaas.config": f"{MODULE};",
-        "listener.name.in.oauthbearer." + HANDLER: HANDLERS[0],
-        URL: "file:///token",
+        "listener.name.in.oauthbearer." + CALLBACK_HANDLER_KEY: CALLBACK_HANDLERS[0],
+        TOKEN_ENDPOINT_KEY: "file:///token",
     }
     config = NodeConfig({**THREE, **own})
-    assert ways.inter_broker_access(config).login == Login("OAUTHBEARER", "", "", source=BearerSource("file:///token"))
+    assert ways.inter_broker_access(config).login == SaslLogin(
+        "OAUTHBEARER", "", "", token_source=BearerTokenSource("file:///token")
+    )
     assert ways.inter_broker_access(config) is ways.inter_broker_access(config), "who goes there shares the token"
     assert list(ways.find_credential_problems(config)) == []
-    del own["listener.name.in.oauthbearer." + HANDLER]
+    del own["listener.name.in.oauthbearer." + CALLBACK_HANDLER_KEY]
     ((key, why),) = ways.find_credential_problems(NodeConfig({**THREE, **own}))
-    assert (key, HANDLER in why) == (ways.INTER_BROKER_MECHANISM, True)
+    assert (key, CALLBACK_HANDLER_KEY in why) == (ways.INTER_BROKER_MECHANISM, True)
 
 
 # ------------------------------------------------------------------ where tokens come from
@@ -125,10 +129,10 @@ def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listene
 @pytest.mark.parametrize("text", [b"", b"two words", b"\xff", b"a\r\nb"])
 def test_a_file_without_a_token_is_none(text: bytes) -> None:
     async def run() -> None:
-        with pytest.raises(NoToken):
-            await token_of(create_env(text), BearerSource(f"file://{PATH}"))
-        with pytest.raises(NoToken):
-            await token_of(create_env(), BearerSource("file:///elsewhere"))
+        with pytest.raises(TokenUnavailable):
+            await get_token(create_env(text), BearerTokenSource(f"file://{PATH}"))
+        with pytest.raises(TokenUnavailable):
+            await get_token(create_env(), BearerTokenSource("file:///elsewhere"))
 
     in_virtual_time(run)
 
@@ -136,9 +140,9 @@ def test_a_file_without_a_token_is_none(text: bytes) -> None:
 def test_a_file_is_read_anew_for_each_login() -> None:
     async def run() -> None:
         env = create_env(b" first.token.x\n")
-        assert await token_of(env, BearerSource(f"file://{PATH}")) == "first.token.x"
+        assert await get_token(env, BearerTokenSource(f"file://{PATH}")) == "first.token.x"
         env.disk.put(b"second==")
-        assert await token_of(env, BearerSource(f"file://{PATH}")) == "second=="
+        assert await get_token(env, BearerTokenSource(f"file://{PATH}")) == "second=="
 
     in_virtual_time(run)
 
@@ -146,8 +150,8 @@ def test_a_file_is_read_anew_for_each_login() -> None:
 def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b'{"access_token": "a.b.c", "expires_in": 60}')
-        asked = BearerSource("http://idp/token?x=y", "me", "my-secret", "read")
-        assert await token_of(env, asked) == "a.b.c"
+        asked = BearerTokenSource("http://idp/token?x=y", "me", "my-secret", "read")
+        assert await get_token(env, asked) == "a.b.c"
         head, body = provider.asked[0].split(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /token?x=y HTTP/1.1"
@@ -158,7 +162,7 @@ def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
         assert body == b"grant_type=client_credentials&scope=read"
         await trio.sleep(60)
         provider.publish(b'{"id_token": "d.e.f"}')
-        assert await token_of(env, asked) == "d.e.f"
+        assert await get_token(env, asked) == "d.e.f"
 
     with_provider(main)
 
@@ -177,8 +181,8 @@ def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
 def test_who_gives_no_token_is_told_of_without_a_secret(body: bytes, status: str) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(body, status)
-        with pytest.raises(NoToken) as refused:
-            await token_of(env, BearerSource("http://idp/token", "me", "my-secret"))
+        with pytest.raises(TokenUnavailable) as refused:
+            await get_token(env, BearerTokenSource("http://idp/token", "me", "my-secret"))
         assert "secret" not in str(refused.value)
         assert "a.b.c" not in str(refused.value)
 
@@ -209,7 +213,7 @@ def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPa
     env: Any = stage.env
     env.net, env.uuid = MemoryNet(), lambda: bytes(16)
     monkeypatch.setattr("ottla.peers.bearer.read_file", lambda disk, path: files[path])
-    access, told = access_of(FILE), []
+    access, told = parse_connection_security(FILE), []
 
     async def run() -> None:
         env.disk = create_env(files[PATH]).disk
@@ -218,9 +222,9 @@ def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPa
             listener = await env.net.listen(*HERE)
             nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)
             try:
-                channel = await dial(env, HERE, "me", 10.0, access)
+                channel = await open_channel(env, HERE, "me", 10.0, access)
                 told.append((await channel.call(HeartbeatRequest())).error_code)
-            except NotLetIn as error:
+            except AuthenticationFailed as error:
                 told.append(str(error))
             nursery.cancel_scope.cancel()
 

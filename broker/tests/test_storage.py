@@ -17,7 +17,7 @@ from ottla.broker.replica.storage import LogDirMismatch, LogDirs
 from ottla.log.directory import LogDirectoryInUse, MetaProperties
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 NOW = 1_000_000
 ME, CLUSTER = 1, "c"
@@ -28,7 +28,7 @@ class LogDirsFixture:
 
     def __init__(self) -> None:
         self.memory = MemoryDisk(random.Random(1), lambda: NOW)
-        self.disk: Session = self.memory.session()
+        self.disk: DiskSession = self.memory.session()
         self.broken: tuple[str, ...] = ()
         self.number = errno.EIO
         self.calls: list[tuple[str, str]] = []

@@ -28,7 +28,7 @@ from ottla.broker.tests.token_stage import (
     create_validator,
     initial_message,
 )
-from ottla.peers.fetching import CannotFetch, fetched
+from ottla.peers.fetching import HttpFetchError, http_get
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -169,19 +169,19 @@ def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | Non
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.answer = answer
         if document is None:
-            with pytest.raises(CannotFetch):
-                await fetched(env, "http://idp/x")
+            with pytest.raises(HttpFetchError):
+                await http_get(env, "http://idp/x")
             assert len(provider.asked) == 1, "nowhere else is looked"
         else:
-            assert await fetched(env, "http://idp/x") == document
+            assert await http_get(env, "http://idp/x") == document
 
     with_provider(main)
 
 
 def test_nobody_there_is_told_as_such() -> None:
     async def run() -> None:
-        with pytest.raises(CannotFetch, match="nobody listens"):
-            await fetched(create_env(), "http://idp/x")
+        with pytest.raises(HttpFetchError, match="nobody listens"):
+            await http_get(create_env(), "http://idp/x")
 
     in_virtual_time(run)
 

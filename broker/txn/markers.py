@@ -20,8 +20,8 @@ from ottla.broker.coordinator.patience import cancel_if_broker_gone
 from ottla.broker.txn.events import MarkersRequested, MarkersWritten
 from ottla.broker.txn.state import S, TopicPartition
 from ottla.controller.image import MetadataImage
-from ottla.peers.access import Access
-from ottla.peers.client import Standing
+from ottla.peers.access import ConnectionSecurity
+from ottla.peers.client import ReconnectingConnection
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -77,7 +77,7 @@ class MarkerSenderDependencies(NamedTuple):
     """Writes markers into partitions that are led from this node."""
     timeout_s: float
     """``request.timeout.ms``: for one answer."""
-    access: Callable[[], Access | None] = lambda: None
+    access: Callable[[], ConnectionSecurity | None] = lambda: None
     """What the listener brokers reach each other at wants."""
 
 
@@ -99,7 +99,7 @@ class TxnMarkerSender:
         self._inbox: deque[MarkerBatch] = deque()
         self._queues: dict[int, deque[MarkerBatch]] = {}
         """By leader; there is one as long as somebody works it off."""
-        self._connections: dict[int, Standing] = {}
+        self._connections: dict[int, ReconnectingConnection] = {}
         self._batch_enqueued = trio.Event()
 
     def deliver(self, due: MarkersRequested) -> None:
@@ -229,13 +229,13 @@ class TxnMarkerSender:
         line = self._connections.get(leader)
         if line is None:
             client_id = f"broker-{self._dependencies.node_id}-txn-marker-sender"
-            line = self._connections[leader] = Standing(
+            line = self._connections[leader] = ReconnectingConnection(
                 self._env, client_id, self._dependencies.timeout_s, access=self._dependencies.access()
             )
         address = self._dependencies.address(leader)
 
         async def call() -> WriteTxnMarkersResponse:
-            answer: WriteTxnMarkersResponse = await (await line.to(address, f"broker {leader}")).call(request)
+            answer: WriteTxnMarkersResponse = await (await line.channel_to(address, f"broker {leader}")).call(request)
             return answer
 
         return await cancel_if_broker_gone(self._env, lambda: self._dependencies.address(leader) == address, call)

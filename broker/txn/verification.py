@@ -30,7 +30,7 @@ from ottla.wire.messages import add_partitions_to_txn as m
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
-    from ottla.peers.client import Channel, Standing
+    from ottla.peers.client import Channel, ReconnectingConnection
 
 logger = logging.getLogger("ottla.txn")
 TOPIC = "__transaction_state"
@@ -231,7 +231,7 @@ class _CoordinatorConnection:
         self._broker = broker
         self._queue: dict[str, _QueuedTransaction] = {}
         self._sending: trio.Event | None = None
-        self._connection: Standing | None = None
+        self._connection: ReconnectingConnection | None = None
 
     async def verify(self, transaction: m.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
         """What is wrong with a transaction's partitions."""
@@ -309,15 +309,15 @@ class _CoordinatorConnection:
 
     async def _channel(self) -> Channel:
         from ottla.broker.auth.ways import inter_broker_access
-        from ottla.peers.client import Standing
+        from ottla.peers.client import ReconnectingConnection
 
         ground, config = self._dependencies, self._dependencies.config
         if self._connection is None:
             timeout_s = config.number("request.timeout.ms") / 1000
             client_id, access = f"broker-{config.node_id}-transactions", inter_broker_access(config)
-            self._connection = Standing(ground.env, client_id, timeout_s, access=access)
+            self._connection = ReconnectingConnection(ground.env, client_id, timeout_s, access=access)
         address = ground.metadata.image.broker_address(self._broker, config.inter_broker_listener)
-        return await self._connection.to(address, f"broker {self._broker}")
+        return await self._connection.channel_to(address, f"broker {self._broker}")
 
     def close(self) -> None:
         """Hang up."""

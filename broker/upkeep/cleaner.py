@@ -18,8 +18,8 @@ from ottla.log.cleanable import LogToClean, find_log_to_clean, plan_compaction, 
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.world.disk import is_passing
-from ottla.world.env import ChildDied, Env, Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import ChildDied, Env, ThreadPool
 
 if TYPE_CHECKING:
     from ottla.log.compaction import CleanerStats, CompactionResult
@@ -99,7 +99,7 @@ class LogCleaner:
             rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
             outcome = await self._env.in_process(run_compaction, ThrottledCompaction(plan, rate))
         except (WireError, OSError, ChildDied) as error:
-            passing = isinstance(error, OSError) and is_passing(error)
+            passing = isinstance(error, OSError) and is_transient(error)
             unchanged = (
                 not log.closed
                 and log.truncations == cuts
@@ -120,7 +120,7 @@ class LogCleaner:
 
     async def _sync_names(self, work: SegmentSwap) -> None:
         """Wait until names are on the disk."""
-        await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, Lane.SYNC))
+        await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, ThreadPool.SYNC))
 
     async def _write_checkpoint(self, log: PartitionLog) -> None:
         """Wait until the disk knows how far a log is compacted."""
@@ -136,7 +136,7 @@ class LogCleaner:
             try:
                 return await wait()
             except OSError as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
                 await self._env.sleep(RETRY_S)
 
@@ -153,7 +153,7 @@ class LogCleaner:
                 await self._sync_names(work)
                 taken = not log.has_future_log and work.replace_segments(self._env.now_ms())
         except OSError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             taken = False  # nothing was: another pass will
         if not taken:
@@ -167,7 +167,7 @@ class LogCleaner:
         )  # before the new segments lose their names: a hole of which nothing tells is a loss
         work.remove_swap_suffix()
         names = log.start_flush(log.recovery_point)
-        await self._env.in_thread(names, Lane.SYNC)
+        await self._env.in_thread(names, ThreadPool.SYNC)
         log.complete_flush(names)
         self.passes += 1
         self.bytes_read += stats.bytes_read

@@ -22,8 +22,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.points import CheckpointWriter
 from ottla.log.retention import log_start_after_retention
 from ottla.log.state import remove_files
-from ottla.world.disk import is_passing
-from ottla.world.env import Env, Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import Env, ThreadPool
 
 CHECKPOINT_INTERVAL_S = 5.0
 INITIAL_RETENTION_DELAY_S = 30.0
@@ -73,7 +73,7 @@ class LogMaintenance:
                     await self._maintain(log)
                 except OSError as error:
                     self._fail(error, log)
-                    if is_passing(error):
+                    if is_transient(error):
                         break  # what is short now is short for all of them: the next look tries again
                 await turn.maybe_yield()
             for directory in self._log_dirs.online:
@@ -90,7 +90,7 @@ class LogMaintenance:
             self._last_sync_ms[log] = self._env.monotonic_ms()
         gone = [] if log.closed else log.pop_deletable_files(self._env.now_ms())
         if gone:  # to give the blocks of large files back takes the disk a while
-            await self._env.in_thread(partial(remove_files, log.disk, gone), Lane.REMOVAL)
+            await self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
         if not log.closed:
             log.close_idle_files()
 
@@ -155,7 +155,7 @@ class LogMaintenance:
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
         job = log.start_flush(end)
-        await self._env.in_thread(job, Lane.SYNC)
+        await self._env.in_thread(job, ThreadPool.SYNC)
         return log.complete_flush(job)
 
     async def _checkpoint(self, directory: LogDirectory) -> bool:
@@ -168,7 +168,7 @@ class LogMaintenance:
             for _ in writer.write_job():
                 await turn.maybe_yield()
             if writer.has_unsynced_files:
-                await self._env.in_thread(writer.prepare_sync(), Lane.SYNC)
+                await self._env.in_thread(writer.prepare_sync(), ThreadPool.SYNC)
                 writer.complete_sync()
         except OSError as error:
             self._fail(error, directory)

@@ -12,8 +12,8 @@ from functools import partial
 import trio
 
 from ottla.log.listing import delete_partition_dir
-from ottla.world.disk import is_passing
-from ottla.world.env import Env, Lane
+from ottla.world.disk import is_transient
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.files")
 
@@ -40,9 +40,9 @@ class DeletedLogRemover:
                 await self._env.sleep(max(at_ms - self._env.monotonic_ms(), 0) / 1000)
                 self._due.popleft()
                 try:
-                    await self._env.in_thread(partial(delete_partition_dir, self._env.disk, path), Lane.REMOVAL)
+                    await self._env.in_thread(partial(delete_partition_dir, self._env.disk, path), ThreadPool.REMOVAL)
                 except OSError as error:
-                    if is_passing(error):
+                    if is_transient(error):
                         self.schedule(path)
                         continue
                     logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.log import compaction as cp
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk, File
-from ottla.world.env import Ground
+from ottla.world.env import WorkerContext
 
 UNLIMITED_RATE = 1e18
 
@@ -92,7 +92,7 @@ class ThrottledDisk:
         return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
-def run_compaction(ground: Ground, job: ThrottledCompaction) -> cp.CompactionResult:
+def run_compaction(ground: WorkerContext, job: ThrottledCompaction) -> cp.CompactionResult:
     """One pass, at most so fast.
 
     Raises:

@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from compat_tests.workloads.campaign import Stage, campaign
-from compat_tests.workloads.drawing import draw
-from compat_tests.workloads.planted import PLANTS, is_found
+from compat_tests.workloads.campaign import WorkloadCampaign, run_campaign
+from compat_tests.workloads.drawing import generate_workload
+from compat_tests.workloads.planted import WORKLOAD_FAULTS, is_detected
 
 
 def _seeds(text: str) -> range:
@@ -26,26 +26,28 @@ def main() -> int:
     parser.add_argument("--resume", type=Path, metavar="FILE", help="append results; seeds it holds are left out")
     parser.add_argument("--against", choices=("kafka", "ottla"), help="run on one broker only and print the outcomes")
     parser.add_argument("--draw", action="store_true", help="print the workload and run nothing")
-    parser.add_argument("--plant", default="", choices=("", *PLANTS), help="run Ottla with a fault, until it is found")
+    parser.add_argument(
+        "--plant", default="", choices=("", *WORKLOAD_FAULTS), help="run Ottla with a fault, until it is found"
+    )
     arguments = parser.parse_args()
     if arguments.draw:
-        print(json.dumps(_shortened(draw(arguments.seed)), indent=1))
+        print(json.dumps(_shortened(generate_workload(arguments.seed)), indent=1))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all processes end with this one
     sides = (arguments.against,) if arguments.against else ("ottla", "kafka")
     seeds = [arguments.seed] if arguments.seed is not None else arguments.seeds
     bad = 0
-    with Stage(sides, arguments.plant) as stage:
-        for result in campaign(stage, seeds, arguments.resume):
+    with WorkloadCampaign(sides, arguments.plant) as stage:
+        for result in run_campaign(stage, seeds, arguments.resume):
             bad += bool(result.differences)
             print(f"seed {result.seed}: {len(result.differences)} differences, {result.took_s:.1f} s", flush=True)
             if result.differences:
-                print(f"  {json.dumps(_shortened(draw(result.seed)))}")
+                print(f"  {json.dumps(_shortened(generate_workload(result.seed)))}")
             for line in result.differences:
                 print(f"  {line}", flush=True)
-            for line in result.once:
+            for line in result.unconfirmed_differences:
                 print(f"  in one of two runs: {line}", flush=True)
-            if arguments.plant and is_found(arguments.plant, result.differences):
+            if arguments.plant and is_detected(arguments.plant, result.differences):
                 return 0
             if arguments.seed is not None:
                 for name, outcomes in result.outcomes.items():

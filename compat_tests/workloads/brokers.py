@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_port
+from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, free_port
 from compat_tests.raw import RawClient
 from compat_tests.workloads.drivers import Driver
 from ottla.wire.apis import ApiKey
@@ -50,7 +50,7 @@ class _Ottla(OttlaProcess):
         return [sys.executable, "-m", "compat_tests.workloads.planted", self.plant, *out[1:]] if self.plant else out
 
 
-class Side:
+class ComparedBroker:
     """A broker of one kind that runs through all seeds."""
 
     def __init__(self, name: str, folder: Path, go: Driver, python: Driver, java: Driver, plant: str = "") -> None:
@@ -64,7 +64,7 @@ class Side:
         self.bootstrap = f"127.0.0.1:{self.proxy}"
         settings = {**SETTINGS, "advertised_listeners": f"PLAINTEXT://{self.bootstrap}"}
         made = _Ottla if name == "ottla" else _Kafka
-        self.process: Process = made(folder / name, port, **settings)
+        self.process: NodeProcess = made(folder / name, port, **settings)
         if isinstance(self.process, _Ottla):
             self.process.plant = plant
         self.folder = folder / name
@@ -73,30 +73,30 @@ class Side:
 
     def start(self) -> None:
         """Start the broker."""
-        self.hang_up()
+        self.close_connection()
         self.process.start()
 
     def stop(self) -> None:
         """Stop the broker and delete its data."""
-        self.hang_up()
+        self.close_connection()
         self.process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def restart(self, *, kill: bool) -> None:
         """Stop or kill the broker and start it again on its data."""
-        self.hang_up()
+        self.close_connection()
         if kill:
             self.process.kill()
         else:
             self.process.stop()
         self.process.start()
 
-    def ended(self) -> str:
+    def exit_report(self) -> str:
         """Return how a broker ended that was not stopped, with the end of its log; nothing while it runs."""
         status = self.process.status()
         return "" if status is None else f"ended with status {status}: {self.process.log.read_text()[-1000:]}"
 
-    def hang_up(self) -> None:
+    def close_connection(self) -> None:
         """Close the direct connection."""
         if self._raw is not None:
             self._raw.close()
@@ -109,10 +109,10 @@ class Side:
         try:
             return self._raw.call(key, version, body)
         except OSError:
-            self.hang_up()
+            self.close_connection()
             raise
 
-    def counts(self, prefix: str) -> dict[str, int]:
+    def count_requests(self, prefix: str) -> dict[str, int]:
         """Return the requests of clients whose id begins with ``prefix``, by API key."""
         out: dict[str, int] = self._go.call({"op": "counts", "port": self.proxy, "prefix": prefix})["result"]
         return out
@@ -124,10 +124,10 @@ class Side:
         answer = self.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 30_000)).topics[0]
         if answer.error_code == 0:
             self.topic_ids[name] = answer.topic_id
-            self.until_led(name, range(partitions))
+            self.wait_until_led(name, range(partitions))
         return int(answer.error_code)
 
-    def until_led(self, topic: str, partitions: Iterable[int]) -> None:
+    def wait_until_led(self, topic: str, partitions: Iterable[int]) -> None:
         """Wait until the broker leads all partitions.
 
         Raises:
@@ -139,7 +139,7 @@ class Side:
                 raise TimeoutError(f"{self.name} does not lead {topic}")
             time.sleep(0.05)
 
-    def until_decided(self) -> None:
+    def wait_until_transactions_end(self) -> None:
         """Wait until no transaction waits for its markers: a broker answers EndTxn before they are written.
 
         Raises:

@@ -11,29 +11,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from compat_tests.workloads.brokers import Side
-from compat_tests.workloads.comparison import confirmed, differences
-from compat_tests.workloads.drawing import MIB, draw
-from compat_tests.workloads.drivers import Driver, commands
+from compat_tests.workloads.brokers import ComparedBroker
+from compat_tests.workloads.comparison import find_differences, split_confirmed
+from compat_tests.workloads.drawing import MIB, generate_workload
+from compat_tests.workloads.drivers import Driver, driver_commands
 from compat_tests.workloads.probes import AGE_MS
-from compat_tests.workloads.runner import Run
+from compat_tests.workloads.runner import WorkloadRun
 
 TOGETHER_BYTES = 200 * MIB
 """Above this backlog one broker runs after the other: the disk holds the backlog once."""
 
 
-class Result(NamedTuple):
+class SeedResult(NamedTuple):
     """Result of a seed."""
 
     seed: int
     differences: list[str]
     took_s: float
     outcomes: dict[str, list[dict[str, Any]]]
-    once: tuple[str, ...] = ()
-    """Differences of one of two runs (`comparison.confirmed`)."""
+    unconfirmed_differences: tuple[str, ...] = ()
+    """Differences of one of two runs (`comparison.split_confirmed`)."""
 
 
-class Stage:
+class WorkloadCampaign:
     """The drivers and the brokers."""
 
     def __init__(self, sides: Iterable[str] = ("ottla", "kafka"), plant: str = "") -> None:
@@ -42,18 +42,18 @@ class Stage:
         self._temporary = tempfile.TemporaryDirectory(prefix="workloads-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.drivers: list[Driver] = []
-        self.sides: list[Side] = []
+        self.sides: list[ComparedBroker] = []
         self._runs = 0
 
-    def __enter__(self) -> Stage:
-        run = commands()
+    def __enter__(self) -> WorkloadCampaign:
+        run = driver_commands()
         java, go = (Driver(run[name], self.folder / f"{name}.log") for name in ("java", "go"))
         self.drivers += [java, go]
         try:
             for name in self._names:
                 python = Driver(run["python"], self.folder / f"python-{name}.log")
                 self.drivers.append(python)
-                side = Side(name, self.folder, go, python, java, self._plant)
+                side = ComparedBroker(name, self.folder, go, python, java, self._plant)
                 side.start()
                 self.sides.append(side)
         except BaseException:
@@ -74,16 +74,16 @@ class Stage:
             side.stop()
         self._temporary.cleanup()
 
-    def run(self, seed: int) -> Result:
+    def run(self, seed: int) -> SeedResult:
         """Run a seed on each broker and compare. A broker that has ended is started again first."""
         began = time.monotonic()
         for side in self.sides:
-            if side.ended():
+            if side.exit_report():
                 side.start()
         self._runs += 1
-        workload = draw(seed)
+        workload = generate_workload(seed)
         base_ms = time.time_ns() // 1_000_000 - AGE_MS
-        runs = {side.name: Run(side, workload, f"w{seed}x{self._runs}", base_ms) for side in self.sides}
+        runs = {side.name: WorkloadRun(side, workload, f"w{seed}x{self._runs}", base_ms) for side in self.sides}
         outcomes: dict[str, list[dict[str, Any]]] = {}
         problems: list[str] = []
 
@@ -102,13 +102,13 @@ class Stage:
                 thread.join()
         for thread in threads:
             thread.join()
-        problems += [f"{side.name} {side.ended()}" for side in self.sides if side.ended()]
+        problems += [f"{side.name} {side.exit_report()}" for side in self.sides if side.exit_report()]
         for side in self.sides:
             if side.name == "ottla" and "Traceback" in side.process.log.read_text()[logged["ottla"] :]:
                 problems.append(f"ottla logged an exception: {side.process.log.read_text()[logged['ottla'] :][-2000:]}")
         if len(outcomes) == 2:
-            problems += differences(workload, outcomes["ottla"], outcomes["kafka"])
-        return Result(seed, problems, time.monotonic() - began, outcomes)
+            problems += find_differences(workload, outcomes["ottla"], outcomes["kafka"])
+        return SeedResult(seed, problems, time.monotonic() - began, outcomes)
 
 
 def done_seeds(path: Path) -> dict[int, list[str]]:
@@ -117,7 +117,7 @@ def done_seeds(path: Path) -> dict[int, list[str]]:
     return {row["seed"]: row["differences"] for row in map(json.loads, lines)}
 
 
-def campaign(stage: Stage, seeds: Iterable[int], path: Path | None) -> Iterator[Result]:
+def run_campaign(stage: WorkloadCampaign, seeds: Iterable[int], path: Path | None) -> Iterator[SeedResult]:
     """Run all seeds that the results file does not hold, and append their results to it."""
     done = done_seeds(path) if path is not None else {}
     for seed in seeds:
@@ -126,11 +126,13 @@ def campaign(stage: Stage, seeds: Iterable[int], path: Path | None) -> Iterator[
         result = stage.run(seed)
         if result.differences:
             again = stage.run(seed)
-            found, once = confirmed(result.differences, again.differences)
-            result = again._replace(differences=found, once=tuple(once), took_s=result.took_s + again.took_s)
+            found, once = split_confirmed(result.differences, again.differences)
+            result = again._replace(
+                differences=found, unconfirmed_differences=tuple(once), took_s=result.took_s + again.took_s
+            )
         if path is not None:
             times = {name: [each["took_s"] for each in steps] for name, steps in result.outcomes.items()}
-            row = {"seed": seed, "differences": result.differences, "once": result.once}
+            row = {"seed": seed, "differences": result.differences, "once": result.unconfirmed_differences}
             row |= {"took_s": round(result.took_s, 1), "steps_s": times}
             with path.open("a") as out:
                 out.write(json.dumps(row) + "\n")

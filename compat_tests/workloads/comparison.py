@@ -17,25 +17,25 @@ What may differ without a fault is removed first:
 - A client sends more requests on a slow machine. A count is a difference when it is several times Kafka's
   (`REQUESTS_FACTOR`) and far above it (`REQUESTS_MARGIN`): that is what a busy loop looks like.
 - Clients have races of their own, and a slow machine lets a time-out pass. A seed with differences is run again; what
-  differs in the same step of both runs counts, the rest is kept as ``once`` in the results (`confirmed`).
+  differs in the same step of both runs counts, the rest is kept as ``once`` in the results (`split_confirmed`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.workloads.drawing import Step, Workload
+from compat_tests.workloads.drawing import Workload, WorkloadStep
 from compat_tests.workloads.probes import MAX_TIMESTAMP
 
 REQUESTS_FACTOR = 4
 REQUESTS_MARGIN = 150
-Outcome = dict[str, Any]
+StepOutcome = dict[str, Any]
 Row = list[int]
 ROW = "offset, timestamp, timestamp type, size, digest, digest of the key"
 _SHOWN = 300
 
 
-def differences(workload: Workload, ottla: list[Outcome], kafka: list[Outcome]) -> list[str]:
+def find_differences(workload: Workload, ottla: list[StepOutcome], kafka: list[StepOutcome]) -> list[str]:
     """Return one line for each step whose outcomes differ."""
     out = []
     shortened = set()
@@ -52,7 +52,7 @@ def differences(workload: Workload, ottla: list[Outcome], kafka: list[Outcome]) 
     return out
 
 
-def confirmed(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
+def split_confirmed(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
     """Split the differences of two runs of a seed: those of steps that differed twice, and those that differed once.
 
     A difference that names no step, as an exception in Ottla's log, counts each time, but not what ended Kafka once.
@@ -69,13 +69,15 @@ def confirmed(first: list[str], second: list[str]) -> tuple[list[str], list[str]
     return twice, [line for line in (*first, *second) if not counts(line)]
 
 
-def _title(step: Step) -> str:
+def _title(step: WorkloadStep) -> str:
     names = ("do", "client", "topic", "topics", "kind", "transaction", "settings", "group", "members", "start")
     shown = [f"{name}={step[name]}" for name in names if step.get(name) not in (None, {})]
     return ", ".join(shown).removeprefix("do=")[:_SHOWN]
 
 
-def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome, *, is_shortened: bool = False) -> str:
+def _difference(
+    workload: Workload, step: WorkloadStep, ottla: StepOutcome, kafka: StepOutcome, *, is_shortened: bool = False
+) -> str:
     if "failure" in ottla or "failure" in kafka:
         both = ottla.get("failure"), kafka.get("failure")
         return "" if both[0] == both[1] else f"failure: {both[0]}, on Kafka {both[1]}"
@@ -89,7 +91,7 @@ def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome, 
         if mine != theirs:
             counts = f" (requests {ottla['requests']}, on Kafka {kafka['requests']})" if name == "stop" else ""
             found.append(f"{name}: {mine}, on Kafka {theirs}{counts}")
-    rows = _rows_difference(workload, step, ottla["rows"], kafka["rows"])
+    rows = _record_difference(workload, step, ottla["rows"], kafka["rows"])
     if rows:
         found.append(rows)
     for key, count in ottla["requests"].items():
@@ -129,7 +131,9 @@ def _first(ottla: Any, kafka: Any, where: str) -> str:
     return "" if ottla == kafka else f"{where}: {ottla}, on Kafka {kafka}"[:_SHOWN].strip()
 
 
-def _rows_difference(workload: Workload, step: Step, ottla: dict[str, list[Row]], kafka: dict[str, list[Row]]) -> str:
+def _record_difference(
+    workload: Workload, step: WorkloadStep, ottla: dict[str, list[Row]], kafka: dict[str, list[Row]]
+) -> str:
     for name in sorted({*ottla, *kafka}):
         topic = workload["topics"][int(name.partition("/")[0])]
         mine, theirs = (_normalised(topic, step, x.get(name, [])) for x in (ottla, kafka))
@@ -145,7 +149,7 @@ def _rows_difference(workload: Workload, step: Step, ottla: dict[str, list[Row]]
     return ""
 
 
-def _normalised(topic: dict[str, Any], step: Step, rows: list[Row]) -> list[Any]:
+def _normalised(topic: dict[str, Any], step: WorkloadStep, rows: list[Row]) -> list[Any]:
     if topic["kind"] == "stamped":
         rows = [[row[0], 0, *row[2:]] for row in rows]
     if step["group"] is not None:

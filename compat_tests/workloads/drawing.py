@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from compat_tests.workloads.frames import FRAMES, HIDDEN_FAULTS
+from compat_tests.workloads.frames import FRAMES, UNCHECKED_FAULTS
 from compat_tests.workloads.settings import TOPIC_CODECS, consumer_settings, producer_settings
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,7 +30,7 @@ SIZES = {
     "huge": (4 * MIB, LARGEST_BYTES, 0.05),
 }
 """Bytes of a message from and to, drawn log-uniformly, and how often."""
-Step = dict[str, Any]
+WorkloadStep = dict[str, Any]
 Workload = dict[str, Any]
 
 
@@ -79,7 +79,9 @@ def _records(chance: random.Random, topic: dict[str, Any], backlog: float, sizes
     return rows
 
 
-def _produce(chance: random.Random, topics: list[dict[str, Any]], index: int, backlog: float, number: int) -> Step:
+def _produce(
+    chance: random.Random, topics: list[dict[str, Any]], index: int, backlog: float, number: int
+) -> WorkloadStep:
     topic = topics[index]
     names = [name for name in SIZES if topic["large"] == (SIZES[name][0] >= MIB)]
     sizes = chance.choices(names, [SIZES[name][2] for name in names])[0]
@@ -114,7 +116,9 @@ def _produce(chance: random.Random, topics: list[dict[str, Any]], index: int, ba
     }
 
 
-def _consume(chance: random.Random, topics: list[dict[str, Any]], client: str, backlog: float, number: int) -> Step:
+def _consume(
+    chance: random.Random, topics: list[dict[str, Any]], client: str, backlog: float, number: int
+) -> WorkloadStep:
     # Of unusual frames only some clients read on behind one that they cannot read; `_frames` has those.
     known = [i for i, topic in enumerate(topics) if topic["kind"] != "frames"]
     indices = sorted(chance.sample(known, chance.randint(1, len(known))))
@@ -133,7 +137,7 @@ def _consume(chance: random.Random, topics: list[dict[str, Any]], client: str, b
     }
 
 
-def _list_offsets(chance: random.Random, topics: list[dict[str, Any]], index: int) -> Step:
+def _list_offsets(chance: random.Random, topics: list[dict[str, Any]], index: int) -> WorkloadStep:
     times = [-1, -2, -3, 0, chance.randrange(1000), chance.randrange(3_600_000)]
     version = chance.choice((7, 8, 9, 10))
     if version >= 8:
@@ -151,7 +155,7 @@ def _list_offsets(chance: random.Random, topics: list[dict[str, Any]], index: in
     }
 
 
-def _batches(chance: random.Random, topics: list[dict[str, Any]], index: int, backlog: float) -> Step:
+def _batches(chance: random.Random, topics: list[dict[str, Any]], index: int, backlog: float) -> WorkloadStep:
     out = []
     size = int(_log_uniform(chance, 10, 3 * MIB if topics[index]["large"] else 100_000))
     count = max(1, min(20, 200_000 // max(size, 1)))
@@ -162,7 +166,7 @@ def _batches(chance: random.Random, topics: list[dict[str, Any]], index: int, ba
     return {"do": "batches", "topic": index, "seed": chance.randrange(1 << 31), "batches": out}
 
 
-def _fetch(chance: random.Random, topics: list[dict[str, Any]], index: int) -> Step:
+def _fetch(chance: random.Random, topics: list[dict[str, Any]], index: int) -> WorkloadStep:
     count = min(topics[index]["partitions"], 20)
     limits = (1, 11, 1000, 65_536, MIB, 50 * MIB)
     limit = chance.choice(limits)
@@ -183,7 +187,7 @@ def _fetch(chance: random.Random, topics: list[dict[str, Any]], index: int) -> S
     }
 
 
-def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) -> list[Step]:
+def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) -> list[WorkloadStep]:
     """Batches made by the runner, in a topic of their own: both brokers hold the same ones, so Fetch must agree."""
     large = chance.random() < 0.3
     configs = {"max.message.bytes": str(LARGE_TOPIC_BYTES)} if large else {}
@@ -192,16 +196,16 @@ def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) ->
     return [_batches(chance, topics, index, backlog), *(_fetch(chance, topics, index) for _ in range(5))]
 
 
-def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[Step]:
+def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[WorkloadStep]:
     """Batches in unusual forms, each in a partition of its own, and consumers that read what was accepted."""
     plain, codec = len(topics), chance.choice(TOPIC_CODECS)
     topics.append({"partitions": FRAME_PARTITIONS, "configs": {}, "kind": "frames", "large": False})
     topics.append({**topics[-1], "configs": {"compression.type": codec}})
-    steps: list[Step] = []
+    steps: list[WorkloadStep] = []
     for partition, kind in enumerate(chance.sample(sorted(FRAMES), FRAME_PARTITIONS)):
         step = {"do": "frame", "topic": plain + chance.randint(0, 1), "kind": kind, "partition": partition}
         step |= {"seed": chance.randrange(1 << 31), "size": chance.choice((9000, 100_000, 400_000))}
-        if kind in HIDDEN_FAULTS:
+        if kind in UNCHECKED_FAULTS:
             if kind.startswith(codec):
                 continue
             step["topic"] = plain + 1
@@ -213,7 +217,7 @@ def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[Step]:
     return steps
 
 
-def _deletion(chance: random.Random, topics: list[dict[str, Any]], number: int) -> Step:
+def _deletion(chance: random.Random, topics: list[dict[str, Any]], number: int) -> WorkloadStep:
     """A consumer reads several topics to their ends and goes on, while one of them is deleted."""
     step = _consume(chance, topics, chance.choice(PRODUCERS), 0, number)
     known = [i for i, topic in enumerate(topics) if topic["kind"] != "frames"]
@@ -221,14 +225,14 @@ def _deletion(chance: random.Random, topics: list[dict[str, Any]], number: int) 
     return {**step, "delete": chance.choice(known)}
 
 
-def draw(seed: int) -> Workload:
+def generate_workload(seed: int) -> Workload:
     """Return the workload of a seed."""
     chance = random.Random(seed)
     is_big = seed % BIG_SEED_EVERY == 0
     backlog = BIG_BACKLOG_BYTES if is_big else _log_uniform(chance, 256 * KIB, 256 * MIB)
     large = chance.random() < 0.25
     topics = [_topic(chance, large=large) for _ in range(chance.choices((1, 2, 3), (50, 35, 15))[0])]
-    steps: list[Step] = []
+    steps: list[WorkloadStep] = []
     count = chance.randint(1, 3)
     for number in range(count):
         index = chance.choice([i for i, topic in enumerate(topics) if topic["kind"] != "raw"])
@@ -248,7 +252,9 @@ def draw(seed: int) -> Workload:
     return {"seed": seed, "backlog": int(backlog), "topics": topics, "steps": _ending(chance, steps, topics, backlog)}
 
 
-def _ending(chance: random.Random, steps: list[Step], topics: list[dict[str, Any]], backlog: float) -> list[Step]:
+def _ending(
+    chance: random.Random, steps: list[WorkloadStep], topics: list[dict[str, Any]], backlog: float
+) -> list[WorkloadStep]:
     clients = chance.sample(PRODUCERS, 2 if backlog > 100 * MIB else chance.randint(2, 4))
     is_open = [x for x in steps if x["do"] == "produce" and x["transaction"] and x["transaction"]["leave_open"]]
     steps += [_consume(chance, topics, client, backlog, i) for i, client in enumerate(clients[: len(clients) // 2])]

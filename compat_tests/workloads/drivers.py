@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from compat_tests.jars import CACHE, ROOT, classpath, jars
-from compat_tests.matrix import SOURCES, Missing, _fetched
+from compat_tests.matrix import SOURCES, ToolchainMissing, _fetched
 
-GRACE_S = 90.0
+JOB_GRACE_S = 90.0
 """How long after its own timeout a job may take until it counts as hung."""
 
 
-class Hung(Exception):
+class JobTimeout(Exception):
     """A job that did not answer within its time."""
 
 
@@ -53,7 +53,7 @@ class Driver:
         for number, waiting in list(self._answers.items()):
             waiting.put({"id": number, "failure": f"driver ended: {self._log.read_text()[-2000:]}"})
 
-    def begin(self, job: dict[str, Any]) -> int:
+    def start_job(self, job: dict[str, Any]) -> int:
         """Send a job; returns its number. A process that ended is started again."""
         if self._process.poll() is not None:
             self._start()
@@ -76,7 +76,7 @@ class Driver:
             try:
                 message = answers.get(timeout=timeout_s)
             except queue.Empty:
-                raise Hung(f"job {number} did not answer within {timeout_s:.0f} s") from None
+                raise JobTimeout(f"job {number} did not answer within {timeout_s:.0f} s") from None
             if "event" not in message:
                 if event:
                     answers.put(message)
@@ -88,7 +88,7 @@ class Driver:
 
     def call(self, job: dict[str, Any], timeout_s: float = 120.0) -> dict[str, Any]:
         """Run a job to its end."""
-        return self.wait(self.begin(job), timeout_s)
+        return self.wait(self.start_job(job), timeout_s)
 
     def restart(self) -> None:
         """End the process and start another one."""
@@ -113,7 +113,7 @@ def java_command() -> list[str]:
     """
     jars("kafka")
     if shutil.which("javac") is None:
-        raise Missing("no javac on this machine")
+        raise ToolchainMissing("no javac on this machine")
     where = _fetched("workload_java", ["javac", "-nowarn", "-cp", classpath(), "Driver.java"])
     return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{where}:{classpath()}", "Driver"]
 
@@ -127,7 +127,7 @@ def go_command() -> list[str]:
     return [str(_fetched("workload_go", ["go", "build", "-o", "driver", "."]) / "driver")]
 
 
-def commands() -> dict[str, list[str]]:
+def driver_commands() -> dict[str, list[str]]:
     """Return the commands of all drivers, built where they are not.
 
     Raises:
@@ -140,4 +140,4 @@ def commands() -> dict[str, list[str]]:
         return {"java": java_command(), "go": go_command(), "python": python}
 
 
-__all__ = ["GRACE_S", "SOURCES", "Driver", "Hung", "Missing", "commands"]
+__all__ = ["JOB_GRACE_S", "SOURCES", "Driver", "JobTimeout", "ToolchainMissing", "driver_commands"]

@@ -21,15 +21,15 @@ from ottla.wire.records import NewRecord
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 BLOCK_BYTES = 32 * 1024
 ZSTD_BLOCK_BYTES = 128 * 1024
-Pack = Callable[[bytes], bytes]
+FramePacker = Callable[[bytes], bytes]
 
 
-def _lz4(**options: object) -> Pack:
+def _lz4(**options: object) -> FramePacker:
     settings = {"block_linked": False, "store_size": False, "block_size": 4, **options}
     return lambda data: bytes(lz4.frame.compress(data, **settings))
 
 
-def _changed(pack: Pack, position: int) -> Pack:
+def _changed(pack: FramePacker, position: int) -> FramePacker:
     """Return a packer that inverts one byte of the frame, counted from the end when negative."""
 
     def changed(data: bytes) -> bytes:
@@ -65,7 +65,7 @@ def _lz4_old_checksum(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _zstd(window_log: int) -> Pack:
+def _zstd(window_log: int) -> FramePacker:
     """A frame of raw blocks that announces a window of ``2**window_log`` bytes."""
 
     def pack(data: bytes) -> bytes:
@@ -87,16 +87,16 @@ def _framed_snappy(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _halves(pack: Pack) -> Pack:
+def _halves(pack: FramePacker) -> FramePacker:
     """Two frames, one after the other."""
     return lambda data: pack(data[: len(data) // 2]) + pack(data[len(data) // 2 :])
 
 
-def _cut(pack: Pack) -> Pack:
+def _cut(pack: FramePacker) -> FramePacker:
     return lambda data: pack(data)[:-5]
 
 
-def _followed(pack: Pack) -> Pack:
+def _followed(pack: FramePacker) -> FramePacker:
     return lambda data: pack(data) + b"trailing"
 
 
@@ -117,7 +117,7 @@ def _snappy_raw(data: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(data))
 
 
-FRAMES: dict[str, tuple[int, Pack]] = {
+FRAMES: dict[str, tuple[int, FramePacker]] = {
     "lz4 independent": (LZ4, _lz4(block_checksum=True)),
     "lz4 linked": (LZ4, _lz4(block_linked=True)),
     "lz4 linked with checksums": (LZ4, _lz4(block_linked=True, block_checksum=True, content_checksum=True)),
@@ -148,7 +148,7 @@ FRAMES: dict[str, tuple[int, Pack]] = {
     "snappy followed by bytes": (SNAPPY, _followed(_framed_snappy)),
 }
 
-HIDDEN_FAULTS = {
+UNCHECKED_FAULTS = {
     "lz4 two frames",
     "lz4 cut",
     "zstd cut",
@@ -163,7 +163,7 @@ HIDDEN_FAULTS = {
 topics that are compressed anew, but not in others (docs/reference/limitations.md)."""
 
 
-def odd_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:
+def unusual_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:
     """Return a batch of about ``size_bytes`` before compression, in one of `FRAMES`."""
     chance = random.Random(seed)
     codec, pack = FRAMES[kind]
@@ -177,11 +177,11 @@ def odd_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:
 
 def plain_batch(rows: list[NewRecord], codec: int) -> bytes:
     """Return a batch in the form that Kafka's own producer gives it."""
-    packs: dict[int, Pack] = {GZIP: gzip.compress, SNAPPY: _framed_snappy, LZ4: _lz4(), ZSTD: _zstd_plain}
+    packs: dict[int, FramePacker] = {GZIP: gzip.compress, SNAPPY: _framed_snappy, LZ4: _lz4(), ZSTD: _zstd_plain}
     return _packed(rows, codec, packs.get(codec, bytes))
 
 
-def _packed(rows: list[NewRecord], codec: int, pack: Pack) -> bytes:
+def _packed(rows: list[NewRecord], codec: int, pack: FramePacker) -> bytes:
     first, last = rows[0].timestamp_ms, max(row.timestamp_ms for row in rows)
     raw = b"".join(records.encode_record(row, i, row.timestamp_ms - first) for i, row in enumerate(rows))
     header = batch.BatchHeader(0, 0, -1, 2, 0, codec, len(rows) - 1, first, last, -1, -1, -1, len(rows))

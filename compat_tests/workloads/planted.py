@@ -70,28 +70,28 @@ def unknown_partition_ends_wait() -> None:
     fetch._UNREADABLE = ()
 
 
-class Plant(NamedTuple):
+class WorkloadFault(NamedTuple):
     """A fault, and how a difference that shows it reads."""
 
-    sow: Callable[[], None]
-    shows: str
+    apply: Callable[[], None]
+    expected_difference: str
 
 
-PLANTS = {
-    "cut-off-first-batch": Plant(
+WORKLOAD_FAULTS = {
+    "cut-off-first-batch": WorkloadFault(
         cut_off_first_batch, r"cut off: \d+, on Kafka 0|errors: .*(KafkaException|KafkaError)"
     ),
-    "unbounded-max-timestamp": Plant(unbounded_max_timestamp, r"-3, isolation 1.*on Kafka -1"),
-    "linked-lz4-blocks": Plant(linked_lz4_blocks, r"lz4 linked.*on Kafka -1"),
-    "unknown-partition-ends-wait": Plant(unknown_partition_ends_wait, r"held back: False|requests of API 1:"),
+    "unbounded-max-timestamp": WorkloadFault(unbounded_max_timestamp, r"-3, isolation 1.*on Kafka -1"),
+    "linked-lz4-blocks": WorkloadFault(linked_lz4_blocks, r"lz4 linked.*on Kafka -1"),
+    "unknown-partition-ends-wait": WorkloadFault(unknown_partition_ends_wait, r"held back: False|requests of API 1:"),
 }
 
 
-def is_found(plant: str, differences: list[str]) -> bool:
+def is_detected(plant: str, differences: list[str]) -> bool:
     """Return whether differences show a planted fault."""
-    return any(re.search(PLANTS[plant].shows, line) for line in differences)
+    return any(re.search(WORKLOAD_FAULTS[plant].expected_difference, line) for line in differences)
 
 
 if __name__ == "__main__":
-    PLANTS[sys.argv.pop(1)].sow()
+    WORKLOAD_FAULTS[sys.argv.pop(1)].apply()
     sys.exit(main(sys.argv[1:]))

@@ -6,8 +6,8 @@ import random
 import time
 from typing import Any
 
-from compat_tests.workloads.brokers import Side
-from compat_tests.workloads.frames import odd_batch, plain_batch
+from compat_tests.workloads.brokers import ComparedBroker
+from compat_tests.workloads.frames import plain_batch, unusual_batch
 from ottla.wire import batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import fetch as f
@@ -27,7 +27,7 @@ YOUNGEST_MS = AGE_MS - 60_000
 Step = dict[str, Any]
 
 
-def list_offsets(side: Side, topic: str, step: Step, base_ms: int) -> dict[str, Any]:
+def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> dict[str, Any]:
     """Ask for each timestamp of a step, with both isolation levels."""
     out: dict[str, Any] = {}
     for isolation in (0, 1):
@@ -47,7 +47,7 @@ def list_offsets(side: Side, topic: str, step: Step, base_ms: int) -> dict[str, 
     return out
 
 
-def produce_batches(side: Side, topic: str, step: Step, base_ms: int) -> list[Any]:
+def produce_batches(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> list[Any]:
     """Produce batches built here, so that both logs hold the same ones; returns error code and base offset of each."""
     chance = random.Random(step["seed"])
     out = []
@@ -61,20 +61,20 @@ def produce_batches(side: Side, topic: str, step: Step, base_ms: int) -> list[An
     return out
 
 
-def produce_frame(side: Side, topic: str, step: Step, base_ms: int) -> list[Any]:
+def produce_frame(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> list[Any]:
     """Produce a batch compressed in an unusual form; returns error code and base offset."""
-    raw = odd_batch(step["kind"], step["seed"], step["size"], base_ms)
+    raw = unusual_batch(step["kind"], step["seed"], step["size"], base_ms)
     return _produced(side, topic, step["partition"], raw)
 
 
-def _produced(side: Side, topic: str, partition: int, raw: bytes) -> list[Any]:
+def _produced(side: ComparedBroker, topic: str, partition: int, raw: bytes) -> list[Any]:
     data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
     answer = side.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 30_000, [data]))
     row = answer.responses[0].partition_responses[0]
     return [row.error_code, row.base_offset]
 
 
-def fetch(side: Side, topic: str, step: Step) -> dict[str, Any]:
+def fetch(side: ComparedBroker, topic: str, step: Step) -> dict[str, Any]:
     """Send one Fetch request without a session; returns what each partition got, and whether it was held back."""
     version = step["version"]
     rows = []

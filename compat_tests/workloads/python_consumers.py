@@ -16,12 +16,12 @@ Emit = Callable[[dict[str, Any]], None]
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 
 
-class Reading:
+class ConsumeJob:
     """What the members of one job have read together, and when they are to stop."""
 
     def __init__(self, job: dict[str, Any], emit: Emit) -> None:
         self.job = job
-        self.rows: dict[str, list[tuple[int, ...]]] = {}
+        self.records: dict[str, list[tuple[int, ...]]] = {}
         self.positions: dict[str, int] = {}
         self.errors: dict[str, int] = {}
         self.lock = threading.Lock()
@@ -39,20 +39,20 @@ class Reading:
             digest = zlib.crc32(content or b"", zlib.crc32(name.encode(), digest))
         key_digest = -1 if key is None else zlib.crc32(key)
         row = (offset, time_of[1], time_of[0], -1 if value is None else len(value), digest, key_digest)
-        self.rows.setdefault(f"{topic}/{partition}", []).append(row)
+        self.records.setdefault(f"{topic}/{partition}", []).append(row)
 
     def error(self, name: str) -> None:
         """Count an error."""
         self.errors[name] = self.errors.get(name, 0) + 1
 
-    def wanted(self) -> list[str]:
+    def unfinished_partitions(self) -> list[str]:
         """Partitions whose end is not reached."""
         return [name for name, end in self.job["ends"].items() if self.positions.get(name, -1) < end]
 
-    def stop(self, until: float | None) -> tuple[str | None, float | None]:
+    def stop_condition(self, until: float | None) -> tuple[str | None, float | None]:
         """Return how a member stops (None: not yet), and until when it lingers once the end is reached."""
         now = time.monotonic()
-        if until is None and not self.wanted():
+        if until is None and not self.unfinished_partitions():
             if not self._finished:
                 self._finished = True
                 self._emit({"id": self.job["id"], "event": "end"})
@@ -72,7 +72,7 @@ def _start_of(job: dict[str, Any]) -> list[tuple[str, int, int]]:
     return out
 
 
-def _confluent(job: dict[str, Any], reading: Reading) -> str:
+def _confluent(job: dict[str, Any], reading: ConsumeJob) -> str:
     from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, TopicPartition
 
     names = {"fetch.max.wait.ms": "fetch.wait.max.ms"}
@@ -110,7 +110,7 @@ def _confluent(job: dict[str, Any], reading: Reading) -> str:
                 reading.positions[name] = max(reading.positions.get(name, -1), message.offset() + 1)
                 if until is None and job["ends"].get(name, 0) > message.offset() + 1:
                     continue
-            stop, until = reading.stop(until)
+            stop, until = reading.stop_condition(until)
         if stop is not None:
             consumer.close()
             return stop
@@ -123,7 +123,7 @@ def _settings(job: dict[str, Any]) -> dict[str, Any]:
     return {**out, "bootstrap_servers": job["bootstrap"], "client_id": job["client_id"]}
 
 
-def _kafka_python(job: dict[str, Any], reading: Reading) -> str:
+def _kafka_python(job: dict[str, Any], reading: ConsumeJob) -> str:
     from kafka import KafkaConsumer, TopicPartition
     from kafka.errors import KafkaError
 
@@ -143,7 +143,7 @@ def _kafka_python(job: dict[str, Any], reading: Reading) -> str:
     while stop is None:
         try:
             polled = consumer.poll(int(POLL_S * 1000))
-            wanted = set(reading.wanted()) if until is None else set()
+            wanted = set(reading.unfinished_partitions()) if until is None else set()
             waiting = [tp for tp in consumer.assignment() if f"{tp.topic}/{tp.partition}" in wanted]
             positions = {tp: _position(consumer, tp) for tp in waiting}
         except (KafkaError, AssertionError) as error:
@@ -158,7 +158,7 @@ def _kafka_python(job: dict[str, Any], reading: Reading) -> str:
                         tp.topic, m.offset, tp.partition, (m.timestamp_type, m.timestamp), (m.key, m.value, m.headers)
                     )
             _advance(reading, positions)
-            stop, until = reading.stop(until)
+            stop, until = reading.stop_condition(until)
     consumer.close()
     return stop
 
@@ -173,14 +173,14 @@ def _position(consumer: Any, tp: Any) -> int | None:
     return position
 
 
-def _advance(reading: Reading, positions: dict[Any, int | None]) -> None:
+def _advance(reading: ConsumeJob, positions: dict[Any, int | None]) -> None:
     for tp, position in positions.items():
         name = f"{tp.topic}/{tp.partition}"
         if position is not None:
             reading.positions[name] = max(reading.positions.get(name, -1), position)
 
 
-async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
+async def _aiokafka(job: dict[str, Any], reading: ConsumeJob) -> str:
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.errors import KafkaError
 
@@ -203,7 +203,7 @@ async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
     while stop is None:
         try:
             polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
-            wanted = set(reading.wanted()) if until is None else set()
+            wanted = set(reading.unfinished_partitions()) if until is None else set()
             own = [tp for tp in consumer.assignment() if f"{tp.topic}/{tp.partition}" in wanted]
             positions = {tp: await _aiokafka_position(consumer, tp) for tp in own}
         except (KafkaError, AssertionError) as error:
@@ -216,7 +216,7 @@ async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
                     parts = (m.key, m.value, m.headers)
                     reading.add(tp.topic, m.offset, tp.partition, (m.timestamp_type, m.timestamp), parts)
             _advance(reading, positions)
-            stop, until = reading.stop(until)
+            stop, until = reading.stop_condition(until)
     try:
         await asyncio.wait_for(consumer.stop(), STOP_S)
     except TimeoutError:  # it commits positions of a deleted topic again and again
@@ -231,7 +231,7 @@ async def _aiokafka_position(consumer: Any, tp: Any) -> int | None:
         return None
 
 
-def _member(job: dict[str, Any], reading: Reading, stops: list[str]) -> None:
+def _member(job: dict[str, Any], reading: ConsumeJob, stops: list[str]) -> None:
     try:
         if job["client"] == "aiokafka":
             stops.append(asyncio.run(_aiokafka(job, reading)))
@@ -245,7 +245,7 @@ def _member(job: dict[str, Any], reading: Reading, stops: list[str]) -> None:
 
 def consume(job: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Run a consume job with its members; returns the rows read, the errors by name, and how it stopped."""
-    reading = Reading(job, emit)
+    reading = ConsumeJob(job, emit)
     stops: list[str] = []
     members = [threading.Thread(target=_member, args=(job, reading, stops)) for _ in range(max(1, job["members"]))]
     for member in members:
@@ -253,4 +253,4 @@ def consume(job: dict[str, Any], emit: Emit) -> dict[str, Any]:
     for member in members:
         member.join()
     stop = next((each for each in stops if each != "end"), "end")
-    return {"rows": reading.rows, "errors": reading.errors, "stop": stop}
+    return {"rows": reading.records, "errors": reading.errors, "stop": stop}

@@ -15,7 +15,7 @@ _held: dict[str, tuple[str, Any]] = {}
 """Producers whose transaction is open, by handle."""
 
 
-class Values:
+class ValuePool:
     """Values of a job: slices of one pool of bytes, random or text."""
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -36,8 +36,10 @@ class Values:
         return out
 
 
-def _rows(job: dict[str, Any]) -> Iterator[tuple[int, int, bytes | None, bytes | None, int, list[tuple[str, bytes]]]]:
-    values = Values(job)
+def _records_to_send(
+    job: dict[str, Any],
+) -> Iterator[tuple[int, int, bytes | None, bytes | None, int, list[tuple[str, bytes]]]]:
+    values = ValuePool(job)
     for i, (partition, key, size, timestamp, count) in enumerate(job["records"]):
         headers = [(f"h{h}", str(i).encode()) for h in range(count)]
         yield i, partition, None if key is None else key.encode(), values.value(i, size), timestamp, headers
@@ -52,11 +54,11 @@ def _ends_transaction(job: dict[str, Any], index: int) -> bool | None:
     return not aborts or index // transaction["size"] % aborts != 0
 
 
-def _begins_transaction(job: dict[str, Any], index: int) -> bool:
+def _starts_transaction(job: dict[str, Any], index: int) -> bool:
     return job["transaction"] is not None and index % job["transaction"]["size"] == 0
 
 
-def _left_open(job: dict[str, Any]) -> bool:
+def _is_kept_open(job: dict[str, Any]) -> bool:
     return job["transaction"] is not None and bool(job["transaction"]["leave_open"])
 
 
@@ -80,8 +82,8 @@ def _confluent(job: dict[str, Any]) -> Failed:
         producer.flush(TIMEOUT_S)
         (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
 
-    for i, partition, key, value, timestamp, headers in _rows(job):
-        if _begins_transaction(job, i):
+    for i, partition, key, value, timestamp, headers in _records_to_send(job):
+        if _starts_transaction(job, i):
             producer.begin_transaction()
         while True:
             try:
@@ -101,7 +103,7 @@ def _confluent(job: dict[str, Any]) -> Failed:
         if (commit := _ends_transaction(job, i)) is not None:
             end(commit=commit)
     producer.flush(TIMEOUT_S)
-    if _left_open(job):
+    if _is_kept_open(job):
         _held[job["handle"]] = ("confluent", producer)
     elif job["transaction"]:
         end(commit=True)
@@ -125,8 +127,8 @@ def _kafka_python(job: dict[str, Any]) -> Failed:
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)()
 
-    for i, partition, key, value, timestamp, headers in _rows(job):
-        if _begins_transaction(job, i):
+    for i, partition, key, value, timestamp, headers in _records_to_send(job):
+        if _starts_transaction(job, i):
             producer.begin_transaction()
         try:
             sent = producer.send(job["topic"], value, key, headers, partition, timestamp)
@@ -138,7 +140,7 @@ def _kafka_python(job: dict[str, Any]) -> Failed:
         if (commit := _ends_transaction(job, i)) is not None:
             end(commit=commit)
     producer.flush()
-    if _left_open(job):
+    if _is_kept_open(job):
         _held[job["handle"]] = ("kafka-python", producer)
         return failed
     if job["transaction"]:
@@ -180,8 +182,8 @@ async def _aiokafka(job: dict[str, Any]) -> Failed:
                 failed.setdefault(type(error).__name__, []).append(index)
         waiting.clear()
 
-    for i, partition, key, value, timestamp, headers in _rows(job):
-        if _begins_transaction(job, i):
+    for i, partition, key, value, timestamp, headers in _records_to_send(job):
+        if _starts_transaction(job, i):
             await producer.begin_transaction()
         try:
             sent = await producer.send(job["topic"], value, key, partition, timestamp, headers or None)
@@ -194,7 +196,7 @@ async def _aiokafka(job: dict[str, Any]) -> Failed:
         if commit is not None:
             await (producer.commit_transaction if commit else producer.abort_transaction)()
     await settle()
-    if _left_open(job):
+    if _is_kept_open(job):
         _held[job["handle"]] = ("aiokafka", producer)
         return failed
     if job["transaction"]:

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from compat_tests.workloads import probes
-from compat_tests.workloads.brokers import EARLIEST, LATEST, Side
-from compat_tests.workloads.drawing import MIB, Step, Workload
-from compat_tests.workloads.drivers import GRACE_S, Hung
+from compat_tests.workloads.brokers import EARLIEST, LATEST, ComparedBroker
+from compat_tests.workloads.drawing import MIB, Workload, WorkloadStep
+from compat_tests.workloads.drivers import JOB_GRACE_S, JobTimeout
 
 CONSUME_S = 60.0
 """A consumer's time, to which a second is added for each `BYTES_A_SECOND`."""
@@ -18,10 +18,10 @@ IN_FLIGHT_PARTITIONS = 200
 """So many partitions are asked for their offsets at once."""
 
 
-class Run:
+class WorkloadRun:
     """One run of a workload against one broker."""
 
-    def __init__(self, side: Side, workload: Workload, stem: str, base_ms: int) -> None:
+    def __init__(self, side: ComparedBroker, workload: Workload, stem: str, base_ms: int) -> None:
         """``stem`` begins the names of topics and groups; ``base_ms`` is the earliest timestamp."""
         self.side = side
         self.workload = workload
@@ -49,7 +49,7 @@ class Run:
             self.side.delete_topics(left)
         return out
 
-    def _step(self, number: int, step: Step) -> dict[str, Any]:
+    def _step(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         began = time.monotonic()
         do = {
             "produce": self._produce,
@@ -62,7 +62,7 @@ class Run:
         outcome = {"answer": self._probe(step)} if known is None else known(number, step)
         return {**outcome, "took_s": round(time.monotonic() - began, 2)}
 
-    def _probe(self, step: Step) -> Any:
+    def _probe(self, step: WorkloadStep) -> Any:
         topic = self.topic(step["topic"])
         if step["do"] == "list offsets":
             return probes.list_offsets(self.side, topic, step, self.base_ms)
@@ -74,13 +74,13 @@ class Run:
         rows = [[x, ends[x] if at == "end" else at, limit] for x, at, limit in step["partitions"]]
         return probes.fetch(self.side, topic, {**step, "partitions": rows})
 
-    def _restart(self, number: int, step: Step) -> dict[str, Any]:
+    def _restart(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         self.side.restart(kill=step["kill"])
         for index, topic in enumerate(self.workload["topics"]):
-            self.side.until_led(self.topic(index), range(topic["partitions"]))
+            self.side.wait_until_led(self.topic(index), range(topic["partitions"]))
         return {}
 
-    def _delete_records(self, number: int, step: Step) -> dict[str, Any]:
+    def _delete_records(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         ends = self._offsets(step["topic"], LATEST, 0)
         wanted = {partition: int(end * step["part"]) for partition, end in sorted(ends.items())[:50]}
         return {"answer": self.side.delete_records(self.topic(step["topic"]), wanted)}
@@ -93,7 +93,7 @@ class Run:
                 out[partition] = row[2]
         return out
 
-    def _job(self, number: int, step: Step) -> dict[str, Any]:
+    def _job(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         return {
             "op": step["do"],
             "client": step["client"],
@@ -101,23 +101,23 @@ class Run:
             "client_id": f"{self.stem}-{number}-{self.side.name}",
         }
 
-    def _call(self, step: Step, job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def _call(self, step: WorkloadStep, job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         driver = self.side.drivers[step["client"]]
-        job_number = driver.begin(job)
+        job_number = driver.start_job(job)
         if step.get("delete") is not None:
             try:
                 driver.wait(job_number, timeout_s, event="end")
-            except Hung:
+            except JobTimeout:
                 return {"failure": "hung"}
             self.side.delete_topics([self.topic(step["delete"])])
             self.deleted.add(step["delete"])
         try:
             message = driver.wait(job_number, timeout_s)
-        except Hung:
+        except JobTimeout:
             return {"failure": "hung"}
         return {"failure": message["failure"]} if "failure" in message else dict(message["result"])
 
-    def _produce(self, number: int, step: Step) -> dict[str, Any]:
+    def _produce(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         handle = f"{self.stem}-{self.side.name}-{step['handle']}"
         job = {**self._job(number, step), "topic": self.topic(step["topic"]), "handle": handle}
         job |= {name: step[name] for name in ("seed", "text", "sync", "settings", "transaction")}
@@ -126,17 +126,17 @@ class Run:
         job["records"] = [[p, k, size, self.base_ms + at, headers] for p, k, size, at, headers in step["records"]]
         outcome = self._call(step, job, PRODUCE_S)
         if step["transaction"]:
-            self.side.until_decided()
+            self.side.wait_until_transactions_end()
         return outcome
 
-    def _finish(self, number: int, step: Step) -> dict[str, Any]:
+    def _finish(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         handle = f"{self.stem}-{self.side.name}-{step['handle']}"
         job = {**self._job(number, step), "handle": handle, "commit": step["commit"]}
-        outcome = self._call(step, job, GRACE_S)
-        self.side.until_decided()
+        outcome = self._call(step, job, JOB_GRACE_S)
+        self.side.wait_until_transactions_end()
         return outcome
 
-    def _consume(self, number: int, step: Step) -> dict[str, Any]:
+    def _consume(self, number: int, step: WorkloadStep) -> dict[str, Any]:
         isolation = int(step["settings"].get("isolation.level") == "read_committed")
         ends, starts = {}, {}
         for index in step["topics"]:
@@ -157,12 +157,12 @@ class Run:
             "timeout_s": timeout_s,
         }
         job |= {name: step[name] for name in ("settings", "members", "linger_s")}
-        outcome = self._call(step, job, timeout_s + GRACE_S)
+        outcome = self._call(step, job, timeout_s + JOB_GRACE_S)
         if "rows" in outcome:
             stem = len(self.stem) + 1
             outcome["rows"] = {
                 name[stem:]: [[row[0], row[1] - self.base_ms, *row[2:]] for row in rows]
                 for name, rows in outcome["rows"].items()
             }
-        outcome["requests"] = self.side.counts(job["client_id"])
+        outcome["requests"] = self.side.count_requests(job["client_id"])
         return outcome

@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 
-from ottla.peers.access import Access
-from ottla.peers.client import Channel, Standing
+from ottla.peers.access import ConnectionSecurity
+from ottla.peers.client import Channel, ReconnectingConnection
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
 from ottla.wire.schema import Message
@@ -42,7 +42,7 @@ class UnsupportedByPeer(WireError):
 class _PeerQueue:
     """One destination."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: ReconnectingConnection) -> None:
         self.connection = standing
         self.queued_requests: list[QueuedRequest] = []
         self.wakeup = trio.Event()
@@ -68,7 +68,7 @@ class RaftChannel:
         node_id: int,
         timeout_ms: float,
         address_of: Callable[[int], tuple[str, int] | None],
-        access: Callable[[], Access | None] = lambda: None,
+        access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
         """``access``: what their listener wants."""
         self._env = env
@@ -92,8 +92,8 @@ class RaftChannel:
             told(OSError("another request was more urgent"))
         peer.wakeup.set()
 
-    def _create_connection(self) -> Standing:
-        return Standing(self._env, self._client_id, self._timeout_s, access=self._access())
+    def _create_connection(self) -> ReconnectingConnection:
+        return ReconnectingConnection(self._env, self._client_id, self._timeout_s, access=self._access())
 
     async def run(self) -> None:
         """Speak with whoever there is to speak with, until cancelled."""
@@ -124,7 +124,7 @@ class RaftChannel:
         for again in (rested, False):
             try:
                 with self._env.timeout(self._timeout_s) as deadline:
-                    channel = await peer.connection.to(self._address_of(to), f"controller {to}")
+                    channel = await peer.connection.channel_to(self._address_of(to), f"controller {to}")
                     peer.failures = 0
                     return await _send_request(channel, key, encode)
                 assert deadline.cancelled_caught

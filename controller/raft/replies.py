@@ -13,7 +13,7 @@ from ottla.controller.raft.events import OutboundResponse, RaftFetchResponse, Ra
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.snapshots import SnapshotId
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 
 logger = logging.getLogger("ottla.controller")
 
@@ -47,7 +47,7 @@ def read_response_records(store: MetadataStore, reply: OutboundResponse) -> Resp
         logger.exception("the metadata log cannot be read for another replica: %s", answer)
         answer = RaftFetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
     except OSError as error:
-        if not is_passing(error):
+        if not is_transient(error):
             raise
         logger.warning("short of resources, nothing read for another replica: %s", error)
     return ResponseWithRecords(answer, raw, store.log.log_start_offset)

@@ -38,7 +38,7 @@ from ottla.controller.ticket import PendingRequest
 from ottla.log.directory import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import control_records as ctl
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.controller")
 
@@ -261,7 +261,7 @@ class RaftDriver:
             logger.log(*ready.log_message)
         if ready.hard_state is not None:
             write_state = store.prepare_state_write(ready.hard_state, machine.voters)
-            await retry_on_shortage(self._env, lambda: self._env.in_thread(write_state, Lane.RAFT))
+            await retry_on_shortage(self._env, lambda: self._env.in_thread(write_state, ThreadPool.RAFT))
         await self._write(ready)
         self._committed = machine.high_watermark
         if ready.committed is not None:
@@ -315,7 +315,7 @@ class RaftDriver:
 
     async def _flush(self) -> None:
         job = await retry_call_on_shortage(self._env, self._store.prepare_flush)
-        await retry_on_shortage(self._env, lambda: self._env.in_thread(job, Lane.RAFT))
+        await retry_on_shortage(self._env, lambda: self._env.in_thread(job, ThreadPool.RAFT))
 
         def done() -> RaftEvent:
             self._is_flushing = False

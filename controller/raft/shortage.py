@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
@@ -37,7 +37,7 @@ async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except OSError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             if attempts % LOG_EVERY_ATTEMPTS == 0:
                 logger.warning("short of resources, retrying: %s", error)

@@ -15,7 +15,7 @@ from ottla.controller.raft.wire_values import DecodedRaftResponse
 from ottla.controller.snapshots import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot_steps
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire.errors import ErrorCode
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env, ThreadPool
 
 logger = logging.getLogger("ottla.controller")
 
@@ -78,9 +78,9 @@ async def _download(
             file.pwrite(raw, request.position)
             request = request._replace(position=request.position + len(raw))
             if request.position >= answer.size_bytes:
-                await env.in_thread(file.fsync, Lane.FILES)
+                await env.in_thread(file.fsync, ThreadPool.FILES)
                 break
     finally:
         file.close()
-    await env.in_thread(lambda: freeze_snapshot(env.disk, path), Lane.FILES)
+    await env.in_thread(lambda: freeze_snapshot(env.disk, path), ThreadPool.FILES)
     return True

@@ -31,7 +31,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 from ottla.world.env import Env
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 
 logger = logging.getLogger("ottla.controller")
 
@@ -127,6 +127,6 @@ class RaftRequestSender:
             self._has_reported_foreign_cluster = True
             logger.error(
                 "the controller at %s is of another cluster: this node's data directory is of cluster %s",
-                host_port(*(self._address_of(peer) or ("?", 0))),
+                format_address(*(self._address_of(peer) or ("?", 0))),
                 self._identity.cluster_id,
             )

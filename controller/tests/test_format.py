@@ -23,7 +23,7 @@ from ottla.controller.quorum_config import ListenerEndpoint
 from ottla.controller.snapshots import SnapshotId, encode_snapshot, list_snapshots, read_snapshot, write_snapshot
 from ottla.log.directory import LogDirectory, MetaProperties
 from ottla.wire.primitives import uuid_to_string
-from ottla.world.memory_disk import Killed, MemoryDisk
+from ottla.world.memory_disk import MemoryDisk, ProcessKilled
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 ONE, TWO, THREE = (bytes([n]) * 16 for n in (1, 2, 3))
@@ -111,7 +111,7 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
         disk = MemoryDisk(random.Random(call), lambda: 0)
         session = disk.session()
         session.kill_at = call
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(ProcessKilled):
             format_directory(LogDirectory(session, "/d"), 1, CLUSTER, VOTERS[0].endpoints[0], 0, lambda: ONE)
         disk.lose_power()
         directory = LogDirectory(disk.session(), "/d")

@@ -11,7 +11,7 @@ from ottla.controller import scram
 from ottla.controller.decision import YIELD_EVERY, run_to_end
 from ottla.controller.draft import ImageBuilder
 from ottla.controller.image import MetadataImage, image_records
-from ottla.peers.scram import SCRAM_SHA_256, keys_of, salted_password
+from ottla.peers.scram import SCRAM_SHA_256, derive_credential, salted_password
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import metadata_records as m
@@ -48,7 +48,7 @@ def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
 
 def test_323_both_keys_are_made_of_the_salted_password():
     _, records = decided([], [up("bob")])
-    keys = keys_of(SCRAM_SHA_256, SALTED, b"salt", 4096)
+    keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
     assert records == [m.UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
 
 

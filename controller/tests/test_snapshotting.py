@@ -10,7 +10,7 @@ import trio
 from ottla.controller.tests.test_driver import LOG, code, topic, virtual
 from ottla.controller.tests.world import ControllerFixture
 from ottla.wire.messages import metadata_records as m
-from ottla.world.env import Lane
+from ottla.world.env import ThreadPool
 
 
 @virtual
@@ -70,14 +70,14 @@ async def test_one_snapshot_is_written_at_a_time() -> None:
     async with ground.controller() as controller:
         await trio.sleep(1)
         before = len(controller._store.snapshots)
-        ground.env.blocked_pools[Lane.FILES] = trio.Event()
+        ground.env.blocked_pools[ThreadPool.FILES] = trio.Event()
         for number in range(12):
             await controller.submit(topic(f"t{number}"), 7)
         segments = [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")]
         for number in range(12, 24):
             await controller.submit(topic(f"t{number}"), 7)
         assert [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")] == segments, "no other was begun"
-        ground.env.blocked_pools.pop(Lane.FILES).set()
+        ground.env.blocked_pools.pop(ThreadPool.FILES).set()
         await trio.sleep(1)
         assert len(controller._store.snapshots) == before + 1
 

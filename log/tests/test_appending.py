@@ -27,7 +27,7 @@ from ottla.log.tests.world import (
 )
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 
 
 def failing(what: str, ending: str, number: int = errno.EMFILE) -> Callable[[str, str], OSError | None]:
@@ -111,7 +111,7 @@ def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_
     session.fault = failing("pwrite", ".log", errno.ENOMEM)
     with pytest.raises(OSError, match="no marker") as caught:
         append_committed(log, make_marker(1, 0))
-    assert not is_passing(caught.value), "else the node would go on with it"
+    assert not is_transient(caught.value), "else the node would go on with it"
     assert log.closed
     session.fault = None
     session.kill()

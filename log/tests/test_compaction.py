@@ -22,7 +22,7 @@ from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import CompressionType
-from ottla.world.memory_disk import Killed, MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 
 KEEP_MS = 10_000
 SETTINGS = LogConfig(
@@ -58,7 +58,7 @@ def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Compact
     return None if found is None else planned(found, now, map_bytes)
 
 
-def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[cp.CleanerStats]:
+def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[cp.CleanerStats]:
     """Pass after pass until all is clean."""
     passes = []
     while (plan := plan_of(log, now, map_bytes)) is not None:
@@ -308,7 +308,7 @@ def one_history(seed: int) -> None:
             crash = chance.random() < 0.4
             if crash:
                 disk.kill_at = memory.calls + chance.randint(1, 60)
-            with contextlib.suppress(Killed):
+            with contextlib.suppress(ProcessKilled):
                 compact(disk, log, now, chance.choice([1 << 20, ENTRY_BYTES * 4]))
             if crash:
                 end, point = log.log_end_offset, log.cleaner_offset

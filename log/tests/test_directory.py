@@ -12,12 +12,12 @@ from ottla.log.directory import LogDirectory, LogDirectoryInUse
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogConfig
 from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, append_batches, memory_disk, record_offsets
-from ottla.world.memory_disk import Killed, MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 
 OTHER_ID = bytes(range(16, 32))
 
 
-def begun(disk: Session) -> LogDirectory:
+def begun(disk: DiskSession) -> LogDirectory:
     directory = LogDirectory(disk, "/data")
     directory.lock()
     directory.load_checkpoints()
@@ -37,7 +37,7 @@ def opened_again(memory: MemoryDisk, settings: LogConfig = SMALL) -> tuple[LogDi
     return directory, [directory.open_partition(t, p, settings, NOW) for t, p in sorted(directory.partition_dirs())]
 
 
-def calls_of(session: Session, *names: str) -> list[str]:
+def calls_of(session: DiskSession, *names: str) -> list[str]:
     seen: list[str] = []
 
     def note(what: str, path: str) -> None:
@@ -74,7 +74,7 @@ def test_a_log_that_fails_in_a_shared_stop_is_not_tried_again_and_takes_the_mark
     memory = memory_disk()
     directory = with_logs(memory, 4)
     session = directory.disk
-    assert isinstance(session, Session)
+    assert isinstance(session, DiskSession)
     directory.sync_new_partition_directories()
     session.fault = lambda what, path: OSError(errno.EIO, "bad") if what == "fsync" and "/t-1/" in path else None
     for first in range(2):
@@ -120,14 +120,14 @@ def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
         memory = memory_disk(number)
         directory = with_logs(memory)
         session = directory.disk
-        assert isinstance(session, Session)
+        assert isinstance(session, DiskSession)
         at = memory.calls + number
         done = False
         if how == "fails":
             session.fault = lambda what, path, m=memory, at=at: OSError(errno.EIO, "bad") if m.calls == at else None
         else:
             session.kill_at = at
-        with contextlib.suppress(OSError, Killed):
+        with contextlib.suppress(OSError, ProcessKilled):
             directory.close(7)
             done = True
         if how == "fails" and not done:

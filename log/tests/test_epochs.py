@@ -12,12 +12,12 @@ from ottla.log.epochs import LeaderEpochFileCache
 from ottla.log.recovery import open_log
 from ottla.log.tests.world import DIRECTORY, NOW, SMALL, make_batch, memory_disk, new_log
 from ottla.world.disk import read_file, write_file
-from ottla.world.memory_disk import Session
+from ottla.world.memory_disk import DiskSession
 
 Entries = list[tuple[int, int]]
 
 
-def epochs(entries: Entries, disk: Session | None = None) -> LeaderEpochFileCache:
+def epochs(entries: Entries, disk: DiskSession | None = None) -> LeaderEpochFileCache:
     disk = disk or memory_disk().session()
     disk.makedirs("/d")
     c.write_epochs(disk, f"/d/{c.LEADER_EPOCH_CHECKPOINT}", entries, sync=False)

@@ -30,14 +30,14 @@ from ottla.log.tests.world import (
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.world.disk import read_file
-from ottla.world.memory_disk import Killed, MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 
 SETTINGS = LogConfig(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
 MERGED = replace(SETTINGS, segment_bytes=6000)
 """What lies in several segments fits one."""
 
 
-def written(disk: Session, count: int = 160) -> PartitionLog:
+def written(disk: DiskSession, count: int = 160) -> PartitionLog:
     """Many small segments, most of whose records are superseded soon, some for ever; committed and synced."""
     log = new_log(disk, SETTINGS)
     for number in range(count):
@@ -49,7 +49,7 @@ def written(disk: Session, count: int = 160) -> PartitionLog:
     return log
 
 
-def compacted(log: PartitionLog, disk: Session) -> cp.CompactionResult:
+def compacted(log: PartitionLog, disk: DiskSession) -> cp.CompactionResult:
     found = find_log_to_clean(log, NOW)
     assert found is not None
     return cp.run_compaction(disk, plan_compaction(found, NOW, 1 << 20))
@@ -72,14 +72,14 @@ def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> No
         outcome = compacted(log, disk)
         assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
         disk.kill_at = memory.calls + random.Random(seed).randrange(1, 260)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(ProcessKilled):
             swap_segments(log, outcome.cleaned, NOW)
             disk.kill()
         memory.lose_power()
         if seed % 2:  # and once more, in the midst of the recovery
             disk = memory.session()
             disk.kill_at = memory.calls + random.Random(seed).randrange(20, 160)
-            with contextlib.suppress(Killed):
+            with contextlib.suppress(ProcessKilled):
                 open_log(disk, log.directory, "t", 0, SETTINGS, NOW, clean=False, recovery_point=end)
                 disk.kill()
             memory.lose_power()

@@ -26,7 +26,7 @@ from ottla.log.tests.world import (
 )
 from ottla.wire.batch import set_offset_and_epoch
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 AT = ("t", 0)
 TAG = "0123456789abcdef" * 2
@@ -37,7 +37,7 @@ class FutureLogFixture:
 
     def __init__(self, settings: LogConfig = SMALL) -> None:
         self.memory: MemoryDisk = memory_disk()
-        self.disk: Session = self.memory.session()
+        self.disk: DiskSession = self.memory.session()
         self.here, self.there = (LogDirectory(self.disk, path) for path in ("/b", "/a"))
         for number, directory in enumerate((self.here, self.there), 1):
             directory.lock()
@@ -242,7 +242,7 @@ def reopened(memory: MemoryDisk, path: str, settings: LogConfig = SMALL) -> list
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_synced_of_a_copy_survives_a_power_cut_under_either_name(seed: int) -> None:
     stage = FutureLogFixture()
-    stage.memory.dice = random.Random(seed)
+    stage.memory.random_source = random.Random(seed)
     append_batches(stage.current, 20)
     stage.copy()
     stage.future.flush()

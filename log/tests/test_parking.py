@@ -16,13 +16,13 @@ from ottla.log.tests.world import (
     reopen_log,
 )
 from ottla.wire.batch import parse_header
-from ottla.world.memory_disk import Session
+from ottla.world.memory_disk import DiskSession
 
 
 class OpenCounter:
     """Counts how often segment files are opened."""
 
-    def __init__(self, disk: Session) -> None:
+    def __init__(self, disk: DiskSession) -> None:
         self.opened = 0
         disk.fault = self._count
 
@@ -30,7 +30,7 @@ class OpenCounter:
         self.opened += what == "open" and path.endswith(".log")
 
 
-def at_rest() -> tuple[Session, PartitionLog]:
+def at_rest() -> tuple[DiskSession, PartitionLog]:
     disk = memory_disk().session()
     log = new_log(disk)
     append_batches(log, 40)

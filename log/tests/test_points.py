@@ -14,7 +14,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.points import LOGS_PER_STEP, CheckpointWriter
 from ottla.log.settings import LogConfig
 from ottla.wire import records as r
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 NOW = 1_000_000
 LOGS = LOGS_PER_STEP + 3
@@ -187,7 +187,7 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
     stage.write()
     assert not stage.writer.unsynced, "nothing changed"
     disk = stage.directory.disk
-    assert isinstance(disk, Session)
+    assert isinstance(disk, DiskSession)
     before = {
         name: stage.read(name)
         for name in (c.RECOVERY_POINT_CHECKPOINT, c.LOG_START_OFFSET_CHECKPOINT, c.REPLICATION_OFFSET_CHECKPOINT)
@@ -220,7 +220,7 @@ def test_where_a_deleted_namesake_began_is_not_believed_where_only_what_is_kept_
     stage.log(2).maybe_increment_log_start_offset(1)
     stage.directory.write_log_start_offsets([stage.log(2)])
     disk = stage.directory.disk
-    assert isinstance(disk, Session)
+    assert isinstance(disk, DiskSession)
     disk.disk.lose_power()
     again = LogDirectory(disk.disk.session(), "/d")
     again.load_checkpoints()

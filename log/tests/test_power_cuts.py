@@ -27,7 +27,7 @@ from ottla.log.tests.world import (
     reopen_in_new_session,
 )
 from ottla.log.validate import AppendOrigin
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 
 class PowerLossHistory:
@@ -165,7 +165,7 @@ def test_what_an_earlier_process_wrote_is_opened_for_its_sync_one_file_after_the
             synced.append(path)
 
     for disk in (session, again.segments[0]._disk):
-        assert isinstance(disk, Session)
+        assert isinstance(disk, DiskSession)
         disk.fault = watch
     job()
     assert {path for path in synced if path.endswith(".log")} == {f"{s.path}.log" for s in log.segments}

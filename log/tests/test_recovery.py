@@ -26,7 +26,7 @@ from ottla.log.tests.world import (
 )
 from ottla.wire import batch as b
 from ottla.wire.errors import ProtocolError
-from ottla.world.memory_disk import Killed, MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 
 
 def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
@@ -83,7 +83,7 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
     assert len(memory.files[path].data) == kept
 
 
-def four_batches() -> tuple[Session, PartitionLog, str, list[int]]:
+def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
     """A log of four batches under leader epoch 1: its disk, itself, its file, and where each batch begins there."""
     disk = memory_disk().session()
     log = new_log(disk)
@@ -212,7 +212,7 @@ def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
             done = log.log_end_offset
             if done % 30 == 0:
                 log.flush()
-    except (Killed, OSError):
+    except (ProcessKilled, OSError):
         pass
     return done
 

@@ -10,7 +10,7 @@ from ottla.log.recovery import open_log
 from ottla.log.rehearsal import DryRunDisk
 from ottla.log.tests.world import NOW, SMALL, append_batches, memory_disk, new_log
 from ottla.world.disk import File
-from ottla.world.memory_disk import Session
+from ottla.world.memory_disk import DiskSession
 
 
 def test_a_directory_removed_in_a_rehearsal_is_gone_there_and_whole_on_the_disk() -> None:
@@ -100,7 +100,7 @@ class CloseCountingFile:
         return getattr(self._file, name)
 
 
-def check_one(disk: Session, path: str) -> list[PartitionReport]:
+def check_one(disk: DiskSession, path: str) -> list[PartitionReport]:
     from ottla.log import checkup
 
     return [checkup._check_partition(DryRunDisk(disk), path, "t", 0, NOW, deep=True)]

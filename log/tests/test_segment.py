@@ -20,13 +20,13 @@ from ottla.log.tests.world import NOW, append_batches, make_batch, memory_disk, 
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
-from ottla.world.memory_disk import Session
+from ottla.world.memory_disk import DiskSession
 
 BASE = 1000
 PATH = "/d/00000000000000001000"
 
 
-def segment(settings: LogConfig | None = None, disk: Session | None = None, base: int = BASE) -> LogSegment:
+def segment(settings: LogConfig | None = None, disk: DiskSession | None = None, base: int = BASE) -> LogSegment:
     disk = memory_disk().session() if disk is None else disk
     disk.makedirs("/d")
     return LogSegment.create(disk, "/d", base, LogConfig() if settings is None else settings, NOW)
@@ -194,7 +194,7 @@ def test_an_index_entry_comes_with_the_first_batch_behind_more_than_the_interval
     assert target.time_index.timestamps.tolist() == [NOW + 5, NOW + 9], "the newest is known after a restart"
 
 
-def renames(disk: Session) -> list[str]:
+def renames(disk: DiskSession) -> list[str]:
     seen: list[str] = []
 
     def watch(what: str, path: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log import checkpoints as c
 from ottla.log.starts import BACKUP_FILE, LogStartOffsetCheckpoint
-from ottla.world.memory_disk import Killed, MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 
 PATH, KEPT_PATH = f"/d/{c.LOG_START_OFFSET_CHECKPOINT}", f"/d/{BACKUP_FILE}"
 HAD = {("t", number): 100 + number for number in range(300)}
@@ -25,7 +25,7 @@ class LogStartFixture:
         self.begin()
 
     def begin(self) -> dict[tuple[str, int], int]:
-        self.disk: Session = self.memory.session()
+        self.disk: DiskSession = self.memory.session()
         self.disk.makedirs("/d")
         self.file = LogStartOffsetCheckpoint(self.disk, "/d")
         self.file.load()
@@ -82,13 +82,13 @@ def test_after_a_kill_at_any_call_the_file_says_the_former_or_the_newer() -> Non
             nonlocal left
             left -= 1
             if left < 0:
-                raise Killed
+                raise ProcessKilled
 
         stage.disk.fault = fault
         try:
             stage.file.write(NEWER, sync=False)
             stage.settle()
-        except Killed:
+        except ProcessKilled:
             assert stage.begin() in (HAD, NEWER)
             assert KEPT_PATH not in stage.names(), "a start leaves nothing beside the file"
             calls += 1

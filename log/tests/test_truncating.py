@@ -31,7 +31,7 @@ from ottla.log.tests.world import (
     reopen_in_new_session,
 )
 from ottla.wire.batch import BatchHeader
-from ottla.world.memory_disk import Killed, MemoryDisk
+from ottla.world.memory_disk import MemoryDisk, ProcessKilled
 
 
 def in_directory(memory: MemoryDisk) -> tuple[LogDirectory, PartitionLog]:
@@ -291,7 +291,7 @@ def test_a_crash_anywhere_in_a_cut_leaves_a_log_that_can_be_cut_again() -> None:
         append_batches(log, 40)
         log.flush()
         session.kill_at = memory.calls + random.Random(seed).randrange(1, 80)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(ProcessKilled):
             log.truncate_to(30, NOW)
             session.kill()
         again = reopen_in_new_session(memory)

@@ -27,7 +27,7 @@ from ottla.log.tests.world import (
 from ottla.log.validate import AppendOrigin
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.world.memory_disk import Killed
+from ottla.world.memory_disk import ProcessKilled
 
 
 def aborting(log: PartitionLog, count: int) -> None:
@@ -73,13 +73,13 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
             nonlocal left
             left -= 1
             if left <= 0:
-                raise Killed
+                raise ProcessKilled
 
         session.fault = fault
         point = log.log_end_offset
         try:
             open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=False, recovery_point=point)
-        except Killed:
+        except ProcessKilled:
             again = reopen_in_new_session(memory, point=point)
             assert again.collect_aborted_txns(0, point) == want, target
             continue

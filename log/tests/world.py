@@ -13,7 +13,7 @@ from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import CompressionType
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
@@ -28,11 +28,11 @@ def memory_disk(seed: int = 1) -> MemoryDisk:
     return MemoryDisk(random.Random(seed), lambda: NOW)
 
 
-def new_log(disk: Session, settings: LogConfig = SMALL) -> PartitionLog:
+def new_log(disk: DiskSession, settings: LogConfig = SMALL) -> PartitionLog:
     return create_log(disk, DIRECTORY, "t", 0, TOPIC_ID, settings, NOW)
 
 
-def reopen_log(disk: Session, settings: LogConfig = SMALL, *, clean: bool = False, point: int = 0) -> PartitionLog:
+def reopen_log(disk: DiskSession, settings: LogConfig = SMALL, *, clean: bool = False, point: int = 0) -> PartitionLog:
     return open_log(disk, DIRECTORY, "t", 0, settings, NOW, clean=clean, recovery_point=point)
 
 

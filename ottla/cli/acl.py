@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.controller.acl import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import create_acls as ca
@@ -66,26 +73,28 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-def _about(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
+def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
     """What the rules are about."""
     out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
     named = [(kind, name) for kind, name in out if name is not None]
     return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named
 
 
-def _added(options: argparse.Namespace) -> list[StandardAcl]:
+def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
     """The rules that shall be.
 
     Raises:
         Failed: something that makes a rule is not said.
     """
-    about, operations = _about(options), [_OPERATIONS[o] for o in options.operation]
+    about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
     who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
     if not about or not operations or not who:
-        raise Failed("say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)")
+        raise CommandFailed(
+            "say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)"
+        )
     for principal, _ in who:
         if ":" not in principal:
-            raise Failed(f"{principal}: write User:{principal}")
+            raise CommandFailed(f"{principal}: write User:{principal}")
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
     return [
         StandardAcl(
@@ -119,7 +128,7 @@ def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, st
     """What is asked for, as the fields of a filter."""
     pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
     operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
-    about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _about(options)]
+    about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _resources(options)]
     return [
         (kind, name, pattern, options.principal, options.host, operation, int(AclPermissionType.ANY))
         for kind, name in about or [(int(ResourceType.ANY), None)]
@@ -131,7 +140,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     found: set[StandardAcl] = set()
     for wanted in _filters(options):
         answer = await client.call(ds.DescribeAclsRequest(*wanted))
-        check(answer.error_code, answer.error_message, "rules")
+        raise_for_error(answer.error_code, answer.error_message, "rules")
         for r in answer.resources:
             at = ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)
             for a in r.acls:
@@ -140,32 +149,32 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
                         *at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type)
                     )
                 )
-    show([_row(acl) for acl in sorted(found)], options.output)
+    print_output([_row(acl) for acl in sorted(found)], options.output)
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
-    acls = _added(options)
+    acls = _acls_to_add(options)
     rows = [ca.AclCreation(r, name, pattern, who, host, o, p) for r, name, pattern, who, host, o, p in acls]
     answer = await client.call(ca.CreateAclsRequest(rows))
     for acl, row in zip(acls, answer.results, strict=True):
-        check(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")
-    show([_row(acl) for acl in acls], options.output)
+        raise_for_error(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")
+    print_output([_row(acl) for acl in acls], options.output)
 
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
-    if not (options.all or _about(options) or options.principal or options.host or options.operation):
-        raise Failed("say which rules, or --all of them")
+    if not (options.all or _resources(options) or options.principal or options.host or options.operation):
+        raise CommandFailed("say which rules, or --all of them")
     answer = await client.call(da.DeleteAclsRequest([da.DeleteAclsFilter(*x) for x in _filters(options)]))
     gone: set[StandardAcl] = set()
     for row in answer.filter_results:
-        check(row.error_code, row.error_message, "rules")
+        raise_for_error(row.error_code, row.error_message, "rules")
         for a in row.matching_acls:
-            check(a.error_code, a.error_message, a.resource_name)
+            raise_for_error(a.error_code, a.error_message, a.resource_name)
             at = ResourceType(a.resource_type), a.resource_name, PatternType(a.pattern_type)
             gone.add(
                 StandardAcl(*at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type))
             )
-    show([_row(acl) for acl in sorted(gone)], options.output)
+    print_output([_row(acl) for acl in sorted(gone)], options.output)
 
 
 VERBS = {"list": _list, "add": _add, "remove": _remove}
@@ -174,4 +183,6 @@ VERBS = {"list": _list, "add": _add, "remove": _remove}
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    return talk(options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config)
+    return run_with_client(
+        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
+    )

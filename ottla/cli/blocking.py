@@ -12,10 +12,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from ottla.world.env import SYSTEM_BUFFERS, Deadline, Ground, Lane, Listener, Net, SocketBuffers, Stream
-from ottla.world.hosts import bound_host, host_of
-from ottla.world.this_machine import ThisMachine, monotonic_s, pause
-from ottla.world.tls import Tls
+from ottla.world.env import (
+    SYSTEM_BUFFERS,
+    Deadline,
+    Network,
+    SocketBuffers,
+    Stream,
+    StreamListener,
+    ThreadPool,
+    WorkerContext,
+)
+from ottla.world.hosts import canonical_host, unmap_ipv4
+from ottla.world.this_machine import SystemEnv, monotonic_s, sleep_blocking
+from ottla.world.tls import TlsConfig
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -27,9 +36,9 @@ class BlockingStream:
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
-        self.peer: str = host_of(sock.getpeername()[0])
+        self.peer: str = canonical_host(sock.getpeername()[0])
         name = sock.getsockname()
-        self.local: tuple[str, int] = (bound_host(name[0]), name[1])
+        self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Wait for bytes."""
@@ -48,16 +57,16 @@ class BlockingStream:
         self._sock.close()
 
 
-class BlockingNet:
+class BlockingNetwork:
     """TCP, as a client."""
 
     async def listen(
-        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
-    ) -> Listener:
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
         """Nobody listens here."""
         raise OSError("a blocking environment serves nobody")
 
-    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection.
 
         Raises:
@@ -66,25 +75,25 @@ class BlockingNet:
         sock = socket.create_connection((host, port), 30)
         if tls is None:
             return BlockingStream(sock)
-        from ottla.world.real_tls import client_context
+        from ottla.world.real_tls import client_ssl_context
 
         try:
-            return BlockingStream(client_context(tls).wrap_socket(sock, server_hostname=host))
+            return BlockingStream(client_ssl_context(tls).wrap_socket(sock, server_hostname=host))
         except BaseException:
             sock.close()
             raise
 
 
-class _Never:
+class _NoDeadline:
     cancelled_caught = False
 
 
-class BlockingEnv(ThisMachine):
+class BlockingEnv(SystemEnv):
     """The machine as it is, one call after the other."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.net: Net = BlockingNet()
+        self.net: Network = BlockingNetwork()
 
     def monotonic_ms(self) -> float:
         """A clock that never goes back."""
@@ -96,9 +105,9 @@ class BlockingEnv(ThisMachine):
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
         """Nothing here is cut short: sockets have time limits of their own."""
-        return nullcontext(_Never())
+        return nullcontext(_NoDeadline())
 
-    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Right here."""
 
         async def now() -> T:
@@ -106,12 +115,12 @@ class BlockingEnv(ThisMachine):
 
         return now()
 
-    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """Right here."""
-        return self.in_thread(lambda: work(Ground(self.disk, monotonic_s, pause), argument))
+        return self.in_thread(lambda: work(WorkerContext(self.disk, monotonic_s, sleep_blocking), argument))
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Drive a coroutine that never has to wait."""
     try:
         work.send(None)

@@ -10,9 +10,17 @@ from types import FrameType
 from typing import Any
 
 from ottla.cli import cluster_moves, cluster_recover, cluster_remove
-from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    parse_key_values,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
-from ottla.tools.status import status_of
+from ottla.tools.status import fetch_cluster_status
 
 TEXT = """Several nodes on this machine, each a process of its own; how any cluster does, and what lies where in it.
 
@@ -46,14 +54,14 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-class _Stop(BaseException):
+class _StopSignal(BaseException):
     """We were told to stop."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)
-    raise _Stop
+    raise _StopSignal
 
 
 def _start(options: argparse.Namespace) -> int:
@@ -72,7 +80,7 @@ def _start(options: argparse.Namespace) -> int:
             data_dir=options.data_dir,
             port=options.port,
             host=options.host,
-            settings=pairs(options.set),
+            settings=parse_key_values(options.set),
         )
         with cluster:
             for node in cluster.nodes:
@@ -80,7 +88,7 @@ def _start(options: argparse.Namespace) -> int:
             # Tools that start brokers wait for "Kafka Server started".
             print(f"Kafka Server started: {cluster.bootstrap_servers}, data in {options.data_dir}", flush=True)
             return _watch(cluster.nodes)
-    except _Stop:
+    except _StopSignal:
         return 0
     except (ClusterFailed, StorageFormatError, CorruptFile, OSError) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
@@ -102,9 +110,9 @@ def _watch(nodes: list[Any]) -> int:
 
 
 async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
-    rows, code, why = await status_of(client)
-    check(code, why, "the quorum")
-    show(rows, options.output)
+    rows, code, why = await fetch_cluster_status(client)
+    raise_for_error(code, why, "the quorum")
+    print_output(rows, options.output)
 
 
 def run(arguments: list[str]) -> int:
@@ -115,14 +123,14 @@ def run(arguments: list[str]) -> int:
     if options.verb == "recover":
         return cluster_recover.run(options)
     if options.verb != "start":
-        asked = {"status": _status, "remove": cluster_remove.remove, **cluster_moves.VERBS}[options.verb]
+        asked = {"status": _status, "remove": cluster_remove.remove_nodes, **cluster_moves.VERBS}[options.verb]
 
         async def work(client: ClusterClient) -> None:
             await asked(client, options)
 
-        return talk(options.bootstrap, work, options.command_config)
+        return run_with_client(options.bootstrap, work, options.command_config)
     try:
         return _start(options)
-    except (ConfigException, Failed) as error:
+    except (ConfigException, CommandFailed) as error:
         print(f"ottla cluster: {error}", file=sys.stderr)
         return 2

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from ottla.cli import blocking
-from ottla.cli.common import Failed, add_connection, check, show
+from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
 from ottla.controller.decision import run_to_end
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment, drain, rebalance
-from ottla.tools.throttling import lifted, throttle
+from ottla.tools.throttling import throttle_configs, throttle_removals
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
@@ -24,8 +24,8 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lr
 
 TIMEOUT_MS = 30_000
-AT_ONCE = 50
-LOOK_EVERY_S = 0.5
+CONCURRENT_MOVES = 50
+POLL_INTERVAL_S = 0.5
 _TEXTS = {
     "elect": "let the first replica of each partition lead, where it is in sync",
     "reassign": "show the moves that are under way; begin, change or give up some",
@@ -34,7 +34,7 @@ _TEXTS = {
 }
 
 
-class Asks(Protocol):
+class ReassignmentClient(Protocol):
     """The part of a client that is needed here."""
 
     async def metadata(self, topics: list[str] | None) -> Any:
@@ -65,21 +65,25 @@ def add_verbs(verbs: Any) -> None:
         else:
             if name == "drain":
                 verb.add_argument("broker", type=int, help="its node id")
-            add_pace(verb)
+            add_throttle_options(verb)
 
 
-def add_pace(verb: argparse.ArgumentParser) -> None:
+def add_throttle_options(verb: argparse.ArgumentParser) -> None:
     """How moves are made: not at all, so many at a time, so fast."""
     verb.add_argument("--dry-run", action="store_true", help="only show what would move")
     verb.add_argument(
-        "--at-once", type=int, default=AT_ONCE, metavar="N", help=f"so many partitions (default {AT_ONCE})"
+        "--at-once",
+        type=int,
+        default=CONCURRENT_MOVES,
+        metavar="N",
+        help=f"so many partitions (default {CONCURRENT_MOVES})",
     )
     verb.add_argument(
         "--throttle", type=int, metavar="BYTES", help="so many bytes a second on each broker (default: no limit)"
     )
 
 
-def partition_of(text: str) -> PlannedPartition:
+def parse_partition(text: str) -> PlannedPartition:
     """``TOPIC:PARTITION``.
 
     Raises:
@@ -87,11 +91,11 @@ def partition_of(text: str) -> PlannedPartition:
     """
     topic, colon, number = text.rpartition(":")
     if not (colon and topic and number.isdigit()):
-        raise Failed(f"{text}: write TOPIC:PARTITION")
+        raise CommandFailed(f"{text}: write TOPIC:PARTITION")
     return topic, int(number)
 
 
-def move_of(text: str) -> PlannedReassignment:
+def parse_reassignment(text: str) -> PlannedReassignment:
     """``TOPIC:PARTITION=ID,ID,...``.
 
     Raises:
@@ -100,8 +104,8 @@ def move_of(text: str) -> PlannedReassignment:
     at, equals, ids = text.partition("=")
     words = ids.split(",")
     if not equals or not all(word.isdigit() for word in words):
-        raise Failed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
-    return PlannedReassignment(partition_of(at), tuple(int(word) for word in words))
+        raise CommandFailed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
+    return PlannedReassignment(parse_partition(at), tuple(int(word) for word in words))
 
 
 def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
@@ -111,13 +115,15 @@ def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
     return out
 
 
-async def _elect_in(client: Asks, kind: int, partitions: Collection[PlannedPartition] | None) -> list[dict[str, Any]]:
+async def _elect_in(
+    client: ReassignmentClient, kind: int, partitions: Collection[PlannedPartition] | None
+) -> list[dict[str, Any]]:
     """Ask for elections; gives the rows of those that were held or failed."""
     named = None
     if partitions is not None:
         named = [el.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
     answer = await client.call(el.ElectLeadersRequest(kind, named, TIMEOUT_MS))
-    check(answer.error_code, None, "elect")
+    raise_for_error(answer.error_code, None, "elect")
     return [
         {"topic": topic.topic, "partition": row.partition_id, "result": ErrorCode(row.error_code).name.lower()}
         for topic in answer.replica_election_results
@@ -126,34 +132,36 @@ async def _elect_in(client: Asks, kind: int, partitions: Collection[PlannedParti
     ]
 
 
-async def _elect(client: Asks, options: argparse.Namespace) -> None:
-    wanted = [partition_of(text) for text in options.partitions] or None
-    show(await _elect_in(client, int(options.unclean), wanted), options.output)
+async def _elect(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    wanted = [parse_partition(text) for text in options.partitions] or None
+    print_output(await _elect_in(client, int(options.unclean), wanted), options.output)
 
 
-async def _under_way(client: Asks) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
+async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
     answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
-    check(answer.error_code, answer.error_message, "reassign")
+    raise_for_error(answer.error_code, answer.error_message, "reassign")
     return {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
 
 
-async def _ask_for(client: Asks, moves: Sequence[tuple[PlannedPartition, list[int] | None]]) -> None:
+async def _request_reassignments(
+    client: ReassignmentClient, moves: Sequence[tuple[PlannedPartition, list[int] | None]]
+) -> None:
     topics: dict[str, ar.ReassignableTopic] = {}
     for (topic, number), replicas in moves:
         row = topics.setdefault(topic, ar.ReassignableTopic(topic))
         row.partitions.append(ar.ReassignablePartition(number, replicas))
     answer = await client.call(ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values())))
-    check(answer.error_code, answer.error_message, "reassign")
+    raise_for_error(answer.error_code, answer.error_message, "reassign")
     for done in answer.responses:
         for row in done.partitions:
-            check(row.error_code, row.error_message, f"{done.name}:{row.partition_index}")
+            raise_for_error(row.error_code, row.error_message, f"{done.name}:{row.partition_index}")
 
 
-async def _reassign(client: Asks, options: argparse.Namespace) -> None:
-    moves: list[tuple[PlannedPartition, list[int] | None]] = [(partition_of(text), None) for text in options.cancel]
-    moves += [(change.partition, list(change.replicas)) for change in map(move_of, options.moves)]
+async def _reassign(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    moves: list[tuple[PlannedPartition, list[int] | None]] = [(parse_partition(text), None) for text in options.cancel]
+    moves += [(change.partition, list(change.replicas)) for change in map(parse_reassignment, options.moves)]
     if moves:
-        await _ask_for(client, moves)
+        await _request_reassignments(client, moves)
     rows = [
         {
             "topic": topic,
@@ -162,14 +170,16 @@ async def _reassign(client: Asks, options: argparse.Namespace) -> None:
             "adding": p.adding_replicas,
             "removing": p.removing_replicas,
         }
-        for (topic, number), p in sorted((await _under_way(client)).items())
+        for (topic, number), p in sorted((await _ongoing_reassignments(client)).items())
     ]
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
-async def _known(client: Asks) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
+async def _live_brokers_and_replicas(
+    client: ReassignmentClient,
+) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
     """Live brokers with their racks, and the replicas of all partitions that do not move already."""
-    answer, moving = await client.metadata(None), await _under_way(client)
+    answer, moving = await client.metadata(None), await _ongoing_reassignments(client)
     partitions = {
         (topic.name or "", p.partition_index): list(p.replica_nodes)
         for topic in answer.topics
@@ -179,22 +189,22 @@ async def _known(client: Asks) -> tuple[dict[int, str | None], dict[PlannedParti
     return {b.node_id: b.rack for b in answer.brokers}, partitions
 
 
-async def _drain(client: Asks, options: argparse.Namespace) -> None:
-    racks, partitions = await _known(client)
+async def _drain(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    racks, partitions = await _live_brokers_and_replicas(client)
     moves, stuck = run_to_end(drain(racks, partitions, [options.broker]))
-    await _carry_out(client, options, partitions, moves)
+    await _execute_plan(client, options, partitions, moves)
     if stuck:
         names = ", ".join(f"{topic}:{number}" for topic, number in stuck[:5])
-        raise Failed(f"{len(stuck)} partitions have no other broker to go to: {names}")
+        raise CommandFailed(f"{len(stuck)} partitions have no other broker to go to: {names}")
 
 
-async def _rebalance(client: Asks, options: argparse.Namespace) -> None:
-    racks, partitions = await _known(client)
-    await _carry_out(client, options, partitions, run_to_end(rebalance(racks, partitions)))
+async def _rebalance(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    racks, partitions = await _live_brokers_and_replicas(client)
+    await _execute_plan(client, options, partitions, run_to_end(rebalance(racks, partitions)))
 
 
-async def _carry_out(
-    client: Asks,
+async def _execute_plan(
+    client: ReassignmentClient,
     options: argparse.Namespace,
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
@@ -205,14 +215,14 @@ async def _carry_out(
             {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
             for m in moves
         ]
-        show(rows, options.output)
+        print_output(rows, options.output)
         return
-    await move(client, options, before, moves)
-    show([{"moved": len(moves)}], options.output)
+    await reassign(client, options, before, moves)
+    print_output([{"moved": len(moves)}], options.output)
 
 
-async def move(
-    client: Asks,
+async def reassign(
+    client: ReassignmentClient,
     options: argparse.Namespace,
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
@@ -221,17 +231,17 @@ async def move(
 
     A limit ends with the command, also where it is broken off.
     """
-    held = [] if options.throttle is None else throttle(moves, before, options.throttle)
+    held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
     if held:
         await _set(client, held)
     try:
         await _move(client, moves, options.at_once)
     finally:
         if held:
-            await _set(client, lifted(held))
+            await _set(client, throttle_removals(held))
 
 
-async def _move(client: Asks, moves: Sequence[PlannedReassignment], at_once: int) -> None:
+async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment], at_once: int) -> None:
     waiting = list(moves)
     moving: set[PlannedPartition] = set()
     world = blocking.BlockingEnv()
@@ -239,16 +249,16 @@ async def _move(client: Asks, moves: Sequence[PlannedReassignment], at_once: int
         room = max(0, at_once - len(moving))
         begun, waiting = waiting[:room], waiting[room:]
         if begun:
-            await _ask_for(client, [(move.partition, list(move.replicas)) for move in begun])
-        moving = {*moving, *(move.partition for move in begun)} & set(await _under_way(client))
-        _tell(len(moves) - len(waiting) - len(moving), len(moves))
+            await _request_reassignments(client, [(move.partition, list(move.replicas)) for move in begun])
+        moving = {*moving, *(move.partition for move in begun)} & set(await _ongoing_reassignments(client))
+        _print_progress(len(moves) - len(waiting) - len(moving), len(moves))
         if moving:
-            await world.sleep(LOOK_EVERY_S)
+            await world.sleep(POLL_INTERVAL_S)
     if moves:
         await _elect_in(client, 0, [move.partition for move in moves])
 
 
-async def _set(client: Asks, rows: list[ia.AlterConfigsResource]) -> None:
+async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) -> None:
     """Alter the settings of topics at any broker, and those of each broker at that broker: others refuse them."""
     topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
     answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []
@@ -260,10 +270,10 @@ async def _set(client: Asks, rows: list[ia.AlterConfigsResource]) -> None:
             except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
                 print(f"throttle of broker {row.resource_name} is not changed: {error}", file=sys.stderr)
     for row in (row for answer in answers for row in answer.responses):
-        check(row.error_code, row.error_message, f"throttle {row.resource_name}")
+        raise_for_error(row.error_code, row.error_message, f"throttle {row.resource_name}")
 
 
-def _tell(done: int, total: int) -> None:
+def _print_progress(done: int, total: int) -> None:
     """How far it is, where somebody looks."""
     if sys.stderr.isatty():
         width = 40 * done // total
@@ -273,7 +283,7 @@ def _tell(done: int, total: int) -> None:
         )
 
 
-VERBS: dict[str, Callable[[Asks, argparse.Namespace], Awaitable[None]]] = {
+VERBS: dict[str, Callable[[ReassignmentClient, argparse.Namespace], Awaitable[None]]] = {
     "elect": _elect,
     "reassign": _reassign,
     "drain": _drain,

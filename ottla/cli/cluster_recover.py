@@ -11,7 +11,7 @@ TEXT = """Make one controller's directory a quorum of its own, where most of the
 The node must not run. Without --yes it only says what would be lost. Where several controllers are left, take the one
 whose metadata reaches furthest, and empty the directories of all others before they are started again.
 """
-SHOWN = 10
+MAX_PARTITIONS_SHOWN = 10
 
 
 def add_verb(verbs: Any) -> None:
@@ -26,12 +26,12 @@ def add_verb(verbs: Any) -> None:
     verb.add_argument("--yes", action="store_true", help="do it")
 
 
-def _some(partitions: tuple[str, ...]) -> str:
-    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-    return ", ".join(partitions[:SHOWN]) + more
+def _sample_text(partitions: tuple[str, ...]) -> str:
+    more = f" and {len(partitions) - MAX_PARTITIONS_SHOWN} more" if len(partitions) > MAX_PARTITIONS_SHOWN else ""
+    return ", ".join(partitions[:MAX_PARTITIONS_SHOWN]) + more
 
 
-def _lines(told: Any, now_ms: int) -> list[str]:
+def _report(told: Any, now_ms: int) -> list[str]:
     """What is known and what may be lost."""
     age_s = (now_ms - told.last_timestamp_ms) // 1000
     others = ", ".join(str(i) for i in told.lost_voters)
@@ -44,11 +44,11 @@ def _lines(told: Any, now_ms: int) -> list[str]:
     if told.out_of_sync_partitions:
         out.append(
             f"{len(told.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker to come "
-            f"back, or go on without their newest records (ottla cluster elect --unclean): {_some(told.out_of_sync_partitions)}"
+            f"back, or go on without their newest records (ottla cluster elect --unclean): {_sample_text(told.out_of_sync_partitions)}"
         )
     if told.partitions_without_copy:
         out.append(
-            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: {_some(told.partitions_without_copy)}"
+            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: {_sample_text(told.partitions_without_copy)}"
         )
     out.append(f"the directories of controllers {others} must never be started again: empty them first")
     return out
@@ -57,18 +57,18 @@ def _lines(told: Any, now_ms: int) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Look, and with ``--yes`` do it; gives the exit status."""
     from ottla.broker.addresses import ConfigException
-    from ottla.cli.settings import configure_again, read_settings
+    from ottla.cli.settings import configure_with_saved_join, read_settings
     from ottla.controller import survivor
     from ottla.controller.raft.store import MetadataLogConfig, MetadataStore
     from ottla.log.checkpoints import CorruptFile
     from ottla.log.directory import LogDirectory, LogDirectoryInUse
     from ottla.wire.errors import WireError
-    from ottla.world.this_machine import ThisMachine
+    from ottla.world.this_machine import SystemEnv
 
-    machine = ThisMachine()
+    machine = SystemEnv()
     try:
         values = read_settings(options)
-        config = configure_again(values, options.data_dir, None)
+        config = configure_with_saved_join(values, options.data_dir, None)
         directory = LogDirectory(machine.disk, config.metadata_dir or config.data_dirs[0])
         if not machine.disk.exists(directory.path):
             raise survivor.QuorumRecoveryError(f"{directory.path}: there is no such directory")
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             store = MetadataStore(
                 machine.disk, directory.path, identity, now_ms, MetadataLogConfig.from_config(config.values)
             )
-            print("\n".join(_lines(survivor.preview_recovery(store), now_ms)))
+            print("\n".join(_report(survivor.preview_recovery(store), now_ms)))
             if not options.yes:
                 print("nothing was changed: --yes does it", file=sys.stderr)
                 return 1

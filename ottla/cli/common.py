@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ottla.cli import blocking
-from ottla.peers.access import OPEN, Access
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.world.logs import escaped
+from ottla.world.logs import escape
 
 T = TypeVar("T")
-MOVES_WITHIN_MS = 30_000
+LEADER_MOVE_TIMEOUT_MS = 30_000
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 CONFIG_VARIABLE = "OTTLA_COMMAND_CONFIG"
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """The command could not do what it was asked to; the message is one line for the user."""
 
 
@@ -52,7 +52,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
 
 
-def show(rows: Sequence[dict[str, Any]], output: str) -> None:
+def print_output(rows: Sequence[dict[str, Any]], output: str) -> None:
     """Print rows as a table or as JSON."""
     if output == "json":
         print(json.dumps(list(rows), indent=2))
@@ -60,45 +60,48 @@ def show(rows: Sequence[dict[str, Any]], output: str) -> None:
     if not rows:
         return
     heads = list(rows[0])
-    table = [heads, *([escaped(str(row[h])) for h in heads] for row in rows)]
+    table = [heads, *([escape(str(row[h])) for h in heads] for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(heads))]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def check(code: int, message: str | None, what: str) -> None:
+def raise_for_error(code: int, message: str | None, what: str) -> None:
     """Raise Failed for an error code in an answer."""
     from ottla.wire.errors import ErrorCode
 
     if code:
-        raise Failed(f"{what}: {message or ErrorCode(code).text}")
+        raise CommandFailed(f"{what}: {message or ErrorCode(code).text}")
 
 
-def access(path: str | None) -> Access:
+def load_connection_security(path: str | None) -> ConnectionSecurity:
     """What a file of client settings says of how a cluster is reached.
 
     Raises:
         Failed: it cannot be read, or says what cannot be.
     """
     if path is None:
-        return OPEN
+        return NO_SECURITY
     from ottla.log.java_properties import MalformedProperties, load_settings
-    from ottla.peers.security import BadAccess, access_of  # most clusters that are spoken to ask for nothing
+    from ottla.peers.security import (
+        InvalidSecurityConfig,
+        parse_connection_security,
+    )  # most clusters that are spoken to ask for nothing
 
     try:
         with open(path, "rb") as file:
-            return access_of(load_settings(file.read()))
+            return parse_connection_security(load_settings(file.read()))
     except OSError as error:
-        raise Failed(f"{path}: {error.strerror}") from None
-    except (BadAccess, MalformedProperties) as error:
-        raise Failed(f"{path}: {error}") from None
+        raise CommandFailed(f"{path}: {error.strerror}") from None
+    except (InvalidSecurityConfig, MalformedProperties) as error:
+        raise CommandFailed(f"{path}: {error}") from None
 
 
-def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], config: str | None = None) -> int:
+def run_with_client(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], config: str | None = None) -> int:
     """Run something over a connection; gives the exit status. ``config``: a file that says how it is reached."""
 
     async def main() -> None:
-        way = access(config or os.environ.get(CONFIG_VARIABLE))
+        way = load_connection_security(config or os.environ.get(CONFIG_VARIABLE))
         client = ClusterClient(blocking.BlockingEnv(), bootstrap, timeout_s=30, access=way)
         try:
             await work(client)
@@ -106,11 +109,11 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], confi
             client.close()
 
     try:
-        blocking.run(main())
+        blocking.run_blocking(main())
     except KeyboardInterrupt:
         return 130
-    except (Failed, ProtocolError, WireError) as error:
-        print(f"ottla: {escaped(str(error))}", file=sys.stderr)
+    except (CommandFailed, ProtocolError, WireError) as error:
+        print(f"ottla: {escape(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1  # whoever read our output has gone
@@ -120,7 +123,7 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], confi
     return 0
 
 
-async def coordinator_of(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
+async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
     """The broker that coordinates a group, a transactional id (type 1) or a share partition (2): its id, a connection.
 
     Raises:
@@ -129,35 +132,35 @@ async def coordinator_of(client: ClusterClient, key: str, key_type: int = 0) -> 
     from ottla.wire.apis import ApiKey
     from ottla.wire.messages import find_coordinator as fc
 
-    channel = await client.any()
+    channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)
     asked = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     if version < 4:
         asked = fc.FindCoordinatorRequest(key, key_type)
     answer = await channel.call(asked, version)
     row: Any = answer.coordinators[0] if version >= 4 else answer
-    check(row.error_code, row.error_message, key)
+    raise_for_error(row.error_code, row.error_message, key)
     await client.metadata([])
     return row.node_id, await client.broker(row.node_id)
 
 
-async def coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
+async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
     """A connection to the broker that coordinates a group, or a transactional id (type 1).
 
     Raises:
         Failed: nobody does.
     """
-    return (await coordinator_of(client, key, key_type))[1]
+    return (await find_coordinator(client, key, key_type))[1]
 
 
-async def until_led(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
     """Do what a partition's leader is needed for; while leaders move, again and again. What is sent may then be twice.
 
     Raises:
         ProtocolError, OSError: it failed for another reason, or for too long.
     """
     env = blocking.BlockingEnv()
-    deadline_ms = env.monotonic_ms() + MOVES_WITHIN_MS
+    deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS
     while True:
         try:
             return await work()
@@ -166,11 +169,11 @@ async def until_led(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> 
                 raise
             if env.monotonic_ms() > deadline_ms:
                 raise
-        client.forget_leaders()
+        client.invalidate_leaders()
         await env.sleep(0.2)
 
 
-def pairs(items: Iterable[str]) -> dict[str, str]:
+def parse_key_values(items: Iterable[str]) -> dict[str, str]:
     """``KEY=VALUE`` options.
 
     Raises:
@@ -180,6 +183,6 @@ def pairs(items: Iterable[str]) -> dict[str, str]:
     for item in items:
         key, separator, value = item.partition("=")
         if not separator:
-            raise Failed(f"{item}: write KEY=VALUE")
+            raise CommandFailed(f"{item}: write KEY=VALUE")
         out[key] = value
     return out

@@ -6,8 +6,8 @@ import argparse
 import json
 from functools import partial
 
-from ottla.cli.common import add_connection, command_parser, talk, until_led
-from ottla.peers.client import ClusterClient, Fetched
+from ottla.cli.common import add_connection, command_parser, retry_while_leader_moves, run_with_client
+from ottla.peers.client import ClusterClient, FetchedRecord
 
 TEXT = """Prints records as they come, from the end of the topic unless told otherwise; it joins no group.
 
@@ -19,7 +19,7 @@ examples:
 """
 
 
-def _print(item: Fetched, options: argparse.Namespace) -> None:
+def _print_record(item: FetchedRecord, options: argparse.Namespace) -> None:
     record = item.record
 
     def text(raw: bytes | None) -> str | None:
@@ -68,8 +68,8 @@ def run(arguments: list[str]) -> int:
         committed = options.isolation == "read_committed"
 
         async def offset(number: int, timestamp: int) -> int:
-            return await until_led(
-                client, partial(client.offset, options.topic, number, timestamp, committed=committed)
+            return await retry_while_leader_moves(
+                client, partial(client.list_offset, options.topic, number, timestamp, committed=committed)
             )
 
         at = {n: options.offset if options.offset is not None else await offset(n, where) for n in numbers}
@@ -80,10 +80,10 @@ def run(arguments: list[str]) -> int:
                 if options.exit and at[number] >= ends[number]:
                     continue
                 wait_ms = 500 // len(numbers) + 1
-                ask = partial(client.read, options.topic, number, at[number], wait_ms, committed=committed)
-                found = await until_led(client, ask)
+                ask = partial(client.read_records, options.topic, number, at[number], wait_ms, committed=committed)
+                found = await retry_while_leader_moves(client, ask)
                 for record in found.records:
-                    _print(Fetched(options.topic, number, record), options)
+                    _print_record(FetchedRecord(options.topic, number, record), options)
                     seen += 1
                     if options.max_messages is not None and seen >= options.max_messages:
                         return
@@ -91,4 +91,4 @@ def run(arguments: list[str]) -> int:
                     ends[number] = at[number]
                 at[number] = found.next_offset
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -7,9 +7,9 @@ import os
 import sys
 
 from ottla.broker.config import settings_from_environment
-from ottla.cli.common import command_parser, show
+from ottla.cli.common import command_parser, print_output
 from ottla.log.java_properties import MalformedProperties, Property
-from ottla.tools.doctor import WRONG, Finding, diagnose, settings_of
+from ottla.tools.doctor import WRONG, ConfigFinding, diagnose, parse_settings
 from ottla.tools.permissions import diagnose_directory, diagnose_files
 
 TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
@@ -25,8 +25,8 @@ Status: 0 nothing wrong, 1 something is, 2 the file cannot be read.
 """
 
 
-def _text(finding: Finding, name: str) -> str:
-    where = f"{name}:{finding.number}" if finding.number else name
+def _text(finding: ConfigFinding, name: str) -> str:
+    where = f"{name}:{finding.lineno}" if finding.lineno else name
     return f"{where}: {finding.severity}: {finding.key}: {finding.text}"
 
 
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
         name = options.file
         try:
             with open(name, "rb") as file:
-                lines = settings_of(file.read())
+                lines = parse_settings(file.read())
         except (OSError, MalformedProperties) as error:
             print(f"ottla doctor: {name}: {error}", file=sys.stderr)
             return 2
@@ -56,10 +56,10 @@ def run(arguments: list[str]) -> int:
     return _print(findings, options, name, len(lines))
 
 
-def _print(findings: list[Finding], options: argparse.Namespace, name: str, settings: int) -> int:
+def _print(findings: list[ConfigFinding], options: argparse.Namespace, name: str, settings: int) -> int:
     """Print findings; return the exit status."""
     if options.output == "json":
-        show([f._asdict() for f in findings], "json")
+        print_output([f._asdict() for f in findings], "json")
     elif findings:
         print("\n".join(_text(f, name) for f in findings))
     else:

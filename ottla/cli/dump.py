@@ -8,10 +8,10 @@ import sys
 
 from ottla.cli.common import command_parser
 from ottla.log.checkpoints import CorruptFile
-from ottla.tools.dump import rows_of
-from ottla.tools.verify import problems_of
+from ottla.tools.dump import dump_file
+from ottla.tools.verify import find_problems
 from ottla.wire.errors import WireError
-from ottla.world.logs import escaped
+from ottla.world.logs import escape
 from ottla.world.real_disk import RealDisk
 
 TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
@@ -29,7 +29,7 @@ def _verify(paths: list[str]) -> int:
     status = 0
     for path in paths:
         try:
-            found = list(problems_of(RealDisk(), os.path.abspath(path)))
+            found = list(find_problems(RealDisk(), os.path.abspath(path)))
         except (ValueError, OSError) as error:
             found = [str(error)]
         for text in found:
@@ -53,13 +53,13 @@ def run(arguments: list[str]) -> int:
         if options.output == "text":
             print(path)
         try:
-            for row in rows_of(RealDisk(), os.path.abspath(path), deep=not options.shallow):
+            for row in dump_file(RealDisk(), os.path.abspath(path), deep=not options.shallow):
                 if options.output == "json":
                     print(json.dumps(row))
                 else:
                     kind = row.pop("kind")
                     indent = "    " if kind == "record" else "  "
-                    print(f"{indent}{kind} " + " ".join(f"{k}={escaped(str(v))}" for k, v in row.items()))
+                    print(f"{indent}{kind} " + " ".join(f"{k}={escape(str(v))}" for k, v in row.items()))
         except (CorruptFile, WireError, ValueError, OSError) as error:
             print(f"ottla dump: {path}: {error}", file=sys.stderr)
             status = 1

@@ -17,7 +17,7 @@ from ottla.controller.levels import InvalidFeatureLevel, bootstrap_feature_level
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory, LogDirectoryInUse
 from ottla.wire.schema import Message
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import SystemEnv
 
 TEXT = """Make empty data directories a cluster's. A node that is a cluster of its own does this by itself.
 
@@ -112,7 +112,7 @@ def _format(options: argparse.Namespace) -> list[str]:
     for text in check_startup_values(values):
         print(f"ottla format: warning: {text}", file=sys.stderr)
     config = configure(values, options.data_dir)
-    machine = ThisMachine()
+    machine = SystemEnv()
     voters = _voters(options, config, machine.uuid())
     dynamic = not config.values.get(addresses.QUORUM_VOTERS, "").strip()
     levels = bootstrap_feature_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)

@@ -8,12 +8,20 @@ from typing import Any
 
 from ottla.cli import group_reset as gr
 from ottla.cli import group_seen as gs
-from ottla.cli.common import Failed, add_connection, check, command_parser, coordinator, show, talk
-from ottla.cli.group_offsets import named, table
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    connect_to_coordinator,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.cli.group_offsets import format_table, resolve_partitions
 from ottla.peers.client import ClusterClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import list_groups as lg
-from ottla.world.logs import escaped
+from ottla.world.logs import escape
 
 TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
 them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
@@ -66,15 +74,15 @@ def _parser() -> argparse.ArgumentParser:
             do.add_argument("--dry-run", action="store_true", help="only show it (the default)")
             do.add_argument("--execute", action="store_true", help="do it")
             verb.add_argument("--export", action="store_true", help="print it as --from-file reads it")
-            gr.add_modes(verb)
+            gr.add_target_options(verb)
     return out
 
 
 async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
     rows = []
-    for connection in await client.everyone():
+    for connection in await client.all_brokers():
         answer = await connection.call(lg.ListGroupsRequest())
-        check(answer.error_code, None, "groups")
+        raise_for_error(answer.error_code, None, "groups")
         rows += [
             {"group": g.group_id, "state": g.group_state, "type": g.group_type, "protocol": g.protocol_type}
             for g in answer.groups
@@ -88,12 +96,12 @@ def _only(rows: Iterable[dict[str, Any]], key: str, said: str | None) -> list[di
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    show(_only(_only(await _listed(client), "type", options.type), "state", options.state), options.output)
+    print_output(_only(_only(await _listed(client), "type", options.type), "state", options.state), options.output)
 
 
 async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[str]:
     if not options.all and not options.group:
-        raise Failed("name a group, or say --all")
+        raise CommandFailed("name a group, or say --all")
     return [row["group"] for row in await _listed(client)] if options.all else list(dict.fromkeys(options.group))
 
 
@@ -103,10 +111,10 @@ async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -
     for group in groups:
         try:
             await work(group)
-        except Failed as error:
+        except CommandFailed as error:
             failed.append(str(error))
     if failed:
-        raise Failed("\nottla: ".join(failed))
+        raise CommandFailed("\nottla: ".join(failed))
 
 
 # ---------------------------------------------------------------------- describe
@@ -116,17 +124,21 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     told: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
-        seen = await gs.find(client, group_id)
+        seen = await gs.describe_group(client, group_id)
         if seen is None:
-            check(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
+            raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
             return
-        row = {**gs.summary(seen), "members": gs.members(seen), "positions": await gs.positions(client, seen)}
-        if seen.kind == gs.STREAMS:
-            row["topology"] = gs.topology(seen)
-        if seen.kind == gs.SHARE and options.records:
-            from ottla.cli.group_share import records
+        row = {
+            **gs.summarize_group(seen),
+            "members": gs.describe_members(seen),
+            "positions": await gs.describe_offsets(client, seen),
+        }
+        if seen.group_type == gs.STREAMS:
+            row["topology"] = gs.describe_topology(seen)
+        if seen.group_type == gs.SHARE and options.records:
+            from ottla.cli.group_share import describe_in_flight_records
 
-            row["records"] = await records(client, seen)
+            row["records"] = await describe_in_flight_records(client, seen)
         if options.output == "text":
             _print(row, first=not told)
         told.append(row)
@@ -135,7 +147,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         await _each(await _groups(client, options), one)
     finally:
         if options.output == "json":
-            show(told, "json")
+            print_output(told, "json")
 
 
 def _print(row: dict[str, Any], *, first: bool) -> None:
@@ -145,9 +157,9 @@ def _print(row: dict[str, Any], *, first: bool) -> None:
     by = "" if row["assignor"] is None else f", assigned by {row['assignor']}"
     count = len(row["members"])
     head = f"{row['group']}: {row['type']} group, {row['state']}"
-    print(escaped(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}"))
+    print(escape(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}"))
     for part in ("topology", "positions", "records", "members"):
-        show(table(row.get(part, ())), "text")
+        print_output(format_table(row.get(part, ())), "text")
 
 
 # ---------------------------------------------------------------------- reset, delete
@@ -155,19 +167,19 @@ def _print(row: dict[str, Any], *, first: bool) -> None:
 
 async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
     groups, rows = await _groups(client, options), list[dict[str, Any]]()
-    to, plan = gr.aim(options), dict[str, dict[Any, int]]()
+    to, plan = gr.parse_target(options), dict[str, dict[Any, int]]()
     if to.mode == "from_file":
-        plan = gr.load_plan(to.value, groups)
+        plan = gr.load_offsets_file(to.value, groups)
 
     async def one(group_id: str) -> None:
         where = to
         if to.mode == "from_file":
             if group_id not in plan:
-                raise Failed(f"{to.value} says nothing of {group_id}")
-            where = gr.Aim(to.mode, plan[group_id])
-        rows.extend(await gr.planned(client, options, group_id, where))
-        seen = await gs.find(client, group_id) if options.internal_topics and options.execute else None
-        if seen is not None and seen.kind == gs.STREAMS:
+                raise CommandFailed(f"{to.value} says nothing of {group_id}")
+            where = gr.ResetTarget(to.mode, plan[group_id])
+        rows.extend(await gr.plan_reset(client, options, group_id, where))
+        seen = await gs.describe_group(client, group_id) if options.internal_topics and options.execute else None
+        if seen is not None and seen.group_type == gs.STREAMS:
             await gr.delete_topics(client, gr.internal_topics(seen))
 
     try:
@@ -175,10 +187,10 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
     finally:
         if options.export:
             for row in rows:
-                named_too = [escaped(row["group"])] if len(groups) > 1 else []
+                named_too = [escape(row["group"])] if len(groups) > 1 else []
                 print(*named_too, row["topic"], row["partition"], row["new"], sep=",")
         else:
-            show(rows if options.output == "json" else table(rows), options.output)
+            print_output(rows if options.output == "json" else format_table(rows), options.output)
     if not options.execute and not options.export and options.output == "text" and rows:
         print("nothing has been changed: say --execute to do it")
 
@@ -189,52 +201,52 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     gone: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
-        seen = await gs.find(client, group_id) if options.internal_topics else None
-        answer = await (await coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
-        check(answer.results[0].error_code, None, group_id)
-        topics = gr.internal_topics(seen) if seen is not None and seen.kind == gs.STREAMS else []
+        seen = await gs.describe_group(client, group_id) if options.internal_topics else None
+        answer = await (await connect_to_coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
+        raise_for_error(answer.results[0].error_code, None, group_id)
+        topics = gr.internal_topics(seen) if seen is not None and seen.group_type == gs.STREAMS else []
         await gr.delete_topics(client, topics)
         gone.append({"group": group_id, "deleted": True, "topics": topics})
 
     try:
         await _each(await _groups(client, options), one)
     finally:
-        show(gone if options.output == "json" else table(gone), options.output)
+        print_output(gone if options.output == "json" else format_table(gone), options.output)
 
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
     (group_id,) = options.group
-    seen = await gs.find(client, group_id)
+    seen = await gs.describe_group(client, group_id)
     if seen is None:
-        check(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
+        raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
         return
-    if seen.kind == gs.SHARE:
+    if seen.group_type == gs.SHARE:
         from ottla.wire.messages import delete_share_group_offsets as ds
 
         if any(":" in item for item in options.topic):
-            raise Failed(f"{group_id} is a share group: it forgets whole topics only")
+            raise CommandFailed(f"{group_id} is a share group: it forgets whole topics only")
         topics = [ds.DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
         answer = await seen.channel.call(ds.DeleteShareGroupOffsetsRequest(group_id, topics))
-        check(answer.error_code, answer.error_message, group_id)
+        raise_for_error(answer.error_code, answer.error_message, group_id)
         rows = [({"topic": x.topic_name}, x.error_code, x.error_message) for x in answer.responses]
     else:
         from ottla.wire.messages import offset_delete as od
 
         parts: dict[str, list[od.OffsetDeleteRequestPartition]] = {}
-        for topic, number in await named(client, options.topic):
+        for topic, number in await resolve_partitions(client, options.topic):
             parts.setdefault(topic, []).append(od.OffsetDeleteRequestPartition(number))
         asked = od.OffsetDeleteRequest(group_id, [od.OffsetDeleteRequestTopic(*item) for item in parts.items()])
         answer = await seen.channel.call(asked)
-        check(answer.error_code, None, group_id)
+        raise_for_error(answer.error_code, None, group_id)
         rows = [
             ({"topic": topic.name, "partition": row.partition_index}, row.error_code, None)
             for topic in answer.topics
             for row in topic.partitions
         ]
     shown = [{**at, "result": (why or ErrorCode(code).text) if code else "deleted"} for at, code, why in rows]
-    show(sorted(shown, key=lambda row: (row["topic"], row.get("partition", 0))), options.output)
+    print_output(sorted(shown, key=lambda row: (row["topic"], row.get("partition", 0))), options.output)
     if any(code for _, code, _ in rows):
-        raise Failed(f"{group_id}: not all of it is deleted")
+        raise CommandFailed(f"{group_id}: not all of it is deleted")
 
 
 VERBS = {
@@ -253,4 +265,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await VERBS[options.verb](client, options)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli.common import check, coordinator_of
-from ottla.cli.group_offsets import EARLIEST, LATEST, At, committed, offsets
+from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.group_offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
@@ -17,28 +17,28 @@ from ottla.wire.errors import ErrorCode, WireError
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 INACTIVE = ("Empty", "Dead")
-_NOT_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+_OTHER_TYPE_ERRORS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _PROTOCOLS = {0: CLASSIC, 1: CONSUMER}
-Held = Mapping[str, list[int]]
+AssignedPartitions = Mapping[str, list[int]]
 """Numbers of partitions by topic, or of tasks by subtopology."""
 
 
-class Seen(NamedTuple):
+class GroupDescription(NamedTuple):
     """A group: its kind, what its coordinator answered, and who that is."""
 
     id: str
-    kind: str
-    row: Any
+    group_type: str
+    response: Any
     node: int
     channel: Channel
 
     @property
     def state(self) -> str:
         """As Kafka names it."""
-        return str(self.row.group_state)
+        return str(self.response.group_state)
 
 
-def _new_kinds() -> Iterator[tuple[str, ApiKey, Any]]:
+def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
     """The kinds that have a request of their own. Each is loaded when those before it did not know the group."""
     from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
@@ -51,39 +51,39 @@ def _new_kinds() -> Iterator[tuple[str, ApiKey, Any]]:
     yield STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
 
 
-async def find(client: ClusterClient, group_id: str) -> Seen | None:
+async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription | None:
     """A group; None where there is none.
 
     Raises:
         Failed: it may not be described, or nobody coordinates it.
     """
-    node, channel = await coordinator_of(client, group_id)
-    for kind, key, request in _new_kinds():
+    node, channel = await find_coordinator(client, group_id)
+    for kind, key, request in _group_types():
         if key not in channel.versions:
             continue
         row = (await channel.call(request([group_id]))).groups[0]
-        if row.error_code not in _NOT_THIS_KIND:
-            check(row.error_code, row.error_message, group_id)
-            return Seen(group_id, kind, row, node, channel)
+        if row.error_code not in _OTHER_TYPE_ERRORS:
+            raise_for_error(row.error_code, row.error_message, group_id)
+            return GroupDescription(group_id, kind, row, node, channel)
     from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 
     row = (await channel.call(DescribeGroupsRequest([group_id]))).groups[0]
     if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
         return None
-    check(row.error_code, row.error_message, group_id)
-    return Seen(group_id, CLASSIC, row, node, channel)
+    raise_for_error(row.error_code, row.error_message, group_id)
+    return GroupDescription(group_id, CLASSIC, row, node, channel)
 
 
-def summary(seen: Seen) -> dict[str, Any]:
+def summarize_group(seen: GroupDescription) -> dict[str, Any]:
     """What is known of the group as a whole."""
-    row = seen.row
+    row = seen.response
     return {
         "group": seen.id,
-        "type": seen.kind,
+        "type": seen.group_type,
         "state": seen.state,
         "epoch": getattr(row, "group_epoch", None),
         "target_epoch": getattr(row, "assignment_epoch", None),
-        "assignor": (row.protocol_data if seen.kind == CLASSIC else getattr(row, "assignor_name", None)) or None,
+        "assignor": (row.protocol_data if seen.group_type == CLASSIC else getattr(row, "assignor_name", None)) or None,
         "coordinator": seen.node,
     }
 
@@ -91,13 +91,13 @@ def summary(seen: Seen) -> dict[str, Any]:
 # ---------------------------------------------------------------------- members
 
 
-def _partitions(assignment: Any) -> Held:
+def _partitions(assignment: Any) -> AssignedPartitions:
     return {row.topic_name: sorted(row.partitions) for row in assignment.topic_partitions}
 
 
-def _of_classic(seen: Seen, member: Any) -> Held | None:
+def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitions | None:
     """What a member of the older protocol has, as its leader wrote it; None where that is no consumer's."""
-    if seen.row.protocol_type != CONSUMER or len(member.member_assignment) < 2:
+    if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
         return None
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
@@ -110,18 +110,18 @@ def _of_classic(seen: Seen, member: Any) -> Held | None:
     return {row.topic: sorted(row.partitions) for row in said.assigned_partitions}
 
 
-def _tasks(rows: Iterable[Any]) -> Held:
+def _tasks(rows: Iterable[Any]) -> AssignedPartitions:
     return {row.subtopology_id: sorted(row.partitions) for row in rows}
 
 
-def _member(seen: Seen, m: Any) -> dict[str, Any]:
+def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
     who = {"member": m.member_id, "client": m.client_id, "host": m.client_host}
-    if seen.kind == CLASSIC:
-        return {**who, "instance": m.group_instance_id, "assignment": _of_classic(seen, m)}
-    if seen.kind == SHARE:
+    if seen.group_type == CLASSIC:
+        return {**who, "instance": m.group_instance_id, "assignment": _classic_assignment(seen, m)}
+    if seen.group_type == SHARE:
         return {**who, "epoch": m.member_epoch, "assignment": _partitions(m.assignment)}
     known = {**who, "instance": m.instance_id, "epoch": m.member_epoch}
-    if seen.kind == CONSUMER:
+    if seen.group_type == CONSUMER:
         has, target = _partitions(m.assignment), _partitions(m.target_assignment)
         return {**known, "protocol": _PROTOCOLS.get(m.member_type), "assignment": has, "target": target}
     tasks = {
@@ -132,17 +132,17 @@ def _member(seen: Seen, m: Any) -> dict[str, Any]:
     return {**known, "process": m.process_id, "topology_epoch": m.topology_epoch, **tasks}
 
 
-def members(seen: Seen) -> list[dict[str, Any]]:
+def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
     """A row for each member, in the order of their ids."""
-    return [_member(seen, member) for member in sorted(seen.row.members, key=lambda x: str(x.member_id))]
+    return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
 
 
 # ---------------------------------------------------------------------- positions
 
 
-def topology(seen: Seen) -> list[dict[str, Any]]:
+def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
     """The subtopologies of a streams group, and the topics of each."""
-    said = seen.row.topology
+    said = seen.response.topology
     return [
         {
             "subtopology": row.subtopology_id,
@@ -155,36 +155,36 @@ def topology(seen: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def owners(seen: Seen) -> dict[At, str]:
+def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
     """Which member reads a partition."""
-    if seen.kind != STREAMS:
+    if seen.group_type != STREAMS:
         return {
             (topic, number): row["member"]
-            for row in members(seen)
+            for row in describe_members(seen)
             for topic, numbers in (row["assignment"] or {}).items()
             for number in numbers
         }
-    read = {row["subtopology"]: [*row["reads"], *row["repartition"]] for row in topology(seen)}
+    read = {row["subtopology"]: [*row["reads"], *row["repartition"]] for row in describe_topology(seen)}
     return {
         (topic, number): row["member"]
-        for row in members(seen)
+        for row in describe_members(seen)
         for name, numbers in row["active"].items()
         for topic in read.get(name, ())
         for number in numbers
     }
 
 
-async def positions(client: ClusterClient, seen: Seen) -> list[dict[str, Any]]:
+async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
     """A row for each partition that has a position or a member; a share group has start offsets instead."""
-    if seen.kind == SHARE:
-        from ottla.cli.group_share import shared
+    if seen.group_type == SHARE:
+        from ottla.cli.group_share import describe_share_offsets
 
-        return await shared(client, seen)
-    stored, read_by = await committed(seen.channel, seen.id), owners(seen)
+        return await describe_share_offsets(client, seen)
+    stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)
     places = sorted(stored.keys() | read_by.keys())
-    ends = await offsets(client, places, LATEST)
-    fresh = [at for at in places if at not in stored] if seen.kind == STREAMS else []
-    starts = await offsets(client, fresh, EARLIEST) if fresh else {}
+    ends = await list_offsets(client, places, LATEST)
+    fresh = [at for at in places if at not in stored] if seen.group_type == STREAMS else []
+    starts = await list_offsets(client, fresh, EARLIEST) if fresh else {}
     rows = []
     for at in places:
         at_or_start = stored.get(at, starts.get(at))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from ottla.cli.common import check, coordinator_of
-from ottla.cli.group_offsets import LATEST, At, offsets
+from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.group_offsets import LATEST, TopicPartitionKey, list_offsets
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds
@@ -22,7 +22,7 @@ NO_EPOCH = -1
 STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 
 
-class Shares(Protocol):
+class ShareGroupHandle(Protocol):
     """A share group and its coordinator."""
 
     @property
@@ -34,25 +34,31 @@ class Shares(Protocol):
         """A connection to its coordinator."""
 
 
-async def _told(seen: Shares) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
     wanted = ds.DescribeShareGroupOffsetsRequestGroup(seen.id, None)
     answer = (await seen.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
-    check(answer.error_code, answer.error_message, seen.id)
+    raise_for_error(answer.error_code, answer.error_message, seen.id)
     for topic in answer.topics:
         for row in topic.partitions:
-            check(row.error_code, row.error_message, f"{topic.topic_name}-{row.partition_index}")
+            raise_for_error(row.error_code, row.error_message, f"{topic.topic_name}-{row.partition_index}")
     return list(answer.topics)
 
 
-async def starts(seen: Shares) -> dict[At, int]:
+async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
     """Where each partition begins that the group has shared; -1 where its first reader says."""
-    return {(t.topic_name, row.partition_index): row.start_offset for t in await _told(seen) for row in t.partitions}
+    return {
+        (t.topic_name, row.partition_index): row.start_offset
+        for t in await _described_offsets(seen)
+        for row in t.partitions
+    }
 
 
-async def shared(client: ClusterClient, seen: Shares) -> list[dict[str, Any]]:
+async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
     """A row for each partition: what is not done with yet, and what is done with though others before it are not."""
-    told = await _told(seen)
-    ends = await offsets(client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST)
+    told = await _described_offsets(seen)
+    ends = await list_offsets(
+        client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST
+    )
     rows = []
     for topic in sorted(told, key=lambda x: x.topic_name):
         for row in sorted(topic.partitions, key=lambda x: x.partition_index):
@@ -72,12 +78,12 @@ async def shared(client: ClusterClient, seen: Shares) -> list[dict[str, Any]]:
     return rows
 
 
-async def records(client: ClusterClient, seen: Shares) -> list[dict[str, Any]]:
+async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
     """The records behind the start offsets of which it is written down what became of their deliveries."""
     rows = []
-    for topic in await _told(seen):
+    for topic in await _described_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
-            batches = await _stored(client, seen.id, topic.topic_id, number)
+            batches = await _read_share_state(client, seen.id, topic.topic_id, number)
             rows += [
                 {
                     "topic": topic.topic_name,
@@ -92,15 +98,15 @@ async def records(client: ClusterClient, seen: Shares) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["first"]))
 
 
-async def _stored(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
+async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
     """What the share coordinator keeps of a partition; reading it changes nothing."""
     from ottla.wire.messages import read_share_group_state as rs
 
-    _, channel = await coordinator_of(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
+    _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
     wanted = rs.ReadStateData(topic_id, [rs.PartitionData(number, NO_EPOCH)])
     answer = await channel.call(rs.ReadShareGroupStateRequest(group_id, [wanted]))
     row = answer.results[0].partitions[0]
     if row.error_code == ErrorCode.INVALID_REQUEST:
         return []  # nobody has begun it
-    check(row.error_code, row.error_message, f"{group_id}: partition {number}")
+    raise_for_error(row.error_code, row.error_message, f"{group_id}: partition {number}")
     return list(row.state_batches)

@@ -11,8 +11,8 @@ from ottla.cli.settings import configure
 from ottla.controller.format import FormatPlan, format_directories
 from ottla.controller.levels import bootstrap_feature_levels
 from ottla.log.directory import LogDirectory
-from ottla.tools.joined import CannotJoin, recall, remember
-from ottla.tools.joining import Quorum, ask, check_free, join_settings
+from ottla.tools.joined import CannotJoin, load_join_settings, save_join_settings
+from ottla.tools.joining import DiscoveredCluster, check_node_id_unused, discover_cluster, join_settings
 
 
 def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
@@ -25,9 +25,9 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
     env = blocking.BlockingEnv()
     config = configure(values, options.data_dir, options.listen)
     metadata = config.metadata_dir or config.data_dirs[0]
-    recalled = recall(env.disk, metadata, values)
+    recalled = load_join_settings(env.disk, metadata, values)
     try:
-        quorum = blocking.run(ask(env, options.join))
+        quorum = blocking.run_blocking(discover_cluster(env, options.join))
     except CannotJoin:
         if recalled is values:
             raise
@@ -38,19 +38,19 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
     config = configure(joined, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id or quorum.cluster_id
     if config.host in ANY_HOST:
-        config.host_name = quorum.seen_from
+        config.host_name = quorum.local_address
     _format(env, config, quorum, metadata)
-    remember(env.disk, metadata, joined, env.now_ms())
+    save_join_settings(env.disk, metadata, joined, env.now_ms())
     return config
 
 
-def _format(env: blocking.BlockingEnv, config: NodeConfig, quorum: Quorum, metadata: str) -> None:
+def _format(env: blocking.BlockingEnv, config: NodeConfig, quorum: DiscoveredCluster, metadata: str) -> None:
     """Make new directories this cluster's; the voters come from the leader."""
     paths = dict.fromkeys([metadata, *config.data_dirs])
     directories = {path: LogDirectory(env.disk, path) for path in paths}
     if directories[metadata].read_meta_properties() is not None:
         return
-    check_free(config.node_id, quorum)
+    check_node_id_unused(config.node_id, quorum)
     levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
     plan = FormatPlan(config.node_id, quorum.cluster_id, levels)
     held: list[LogDirectory] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ottla.cli.blocking import BlockingEnv
-from ottla.cli.common import command_parser, show
+from ottla.cli.common import command_parser, print_output
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.checkup import check, repair
 from ottla.world.real_disk import RealDisk
@@ -42,7 +42,7 @@ def _check(disk: RealDisk, where: str, *, deep: bool, output: str) -> int:
         )
         if output == "json":
             rows[-1]["why"] = verdict.recovery_notes
-    show(rows, output)
+    print_output(rows, output)
     if output == "text":
         for note in notes:
             print(note)

@@ -7,7 +7,14 @@ from functools import partial
 from zlib import crc32
 
 from ottla.cli.blocking import BlockingEnv
-from ottla.cli.common import add_connection, command_parser, pairs, show, talk, until_led
+from ottla.cli.common import (
+    add_connection,
+    command_parser,
+    parse_key_values,
+    print_output,
+    retry_while_leader_moves,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
 from ottla.wire import records as r
 from ottla.wire.compression import CompressionType
@@ -35,7 +42,7 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:
-        headers = tuple((k, v.encode()) for k, v in pairs(options.header).items())
+        headers = tuple((k, v.encode()) for k, v in parse_key_values(options.header).items())
         numbers = await client.partitions(options.topic, create=True)
         pending: dict[int, list[r.NewRecord]] = {}
         env, sent, turn = BlockingEnv(), 0, 0
@@ -45,7 +52,7 @@ def run(arguments: list[str]) -> int:
                 send = partial(
                     client.produce, options.topic, number, items, codec=CompressionType[options.codec.upper()]
                 )
-                await until_led(client, send)
+                await retry_while_leader_moves(client, send)
             pending.clear()
 
         for line in sys.stdin:
@@ -66,6 +73,6 @@ def run(arguments: list[str]) -> int:
                 turn += 1
                 await flush()
         await flush()
-        show([{"topic": options.topic, "sent": sent}], options.output)
+        print_output([{"topic": options.topic, "sent": sent}], options.output)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.controller.quotas import (
     CLIENT_ID,
     CONNECTIONS,
@@ -64,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-def _whose(options: argparse.Namespace) -> list[tuple[str, str | None]]:
+def _entities(options: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Kinds and names; None is the default of its kind."""
     out: list[tuple[str, str | None]] = []
     for option, kind in _KINDS.items():
@@ -77,23 +84,23 @@ def _whose(options: argparse.Namespace) -> list[tuple[str, str | None]]:
 def _check(keys: list[str]) -> None:
     for key in keys:
         if key not in KEYS:
-            raise Failed(f"no quota {key!r}; there are {', '.join(KEYS)}")
+            raise CommandFailed(f"no quota {key!r}; there are {', '.join(KEYS)}")
 
 
-async def _found(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
-    whose = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _whose(options)]
+async def _described_quotas(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
+    whose = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _entities(options)]
     answer = await client.call(dc.DescribeClientQuotasRequest(whose, strict))
-    check(answer.error_code, answer.error_message, "quotas")
+    raise_for_error(answer.error_code, answer.error_message, "quotas")
     return answer.entries or []
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
-    for entry in await _found(client, options, strict=False):
+    for entry in await _described_quotas(client, options, strict=False):
         names = {x.entity_type: ANY if x.entity_name is None else x.entity_name for x in entry.entity}
         whose = {option: names.get(kind, "") for option, kind in _KINDS.items()}
         rows += [{**whose, "quota": value.key, "value": _number(value.value)} for value in entry.values]
-    show(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output)
+    print_output(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output)
 
 
 def _number(value: float) -> float:
@@ -101,20 +108,20 @@ def _number(value: float) -> float:
 
 
 async def _alter(client: ClusterClient, options: argparse.Namespace, ops: list[ac.OpData]) -> None:
-    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in _whose(options)]
+    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in _entities(options)]
     entry = ac.AlterClientQuotasRequestEntryData(entity, ops)
     answer = await client.call(ac.AlterClientQuotasRequest([entry]))
     for row in answer.entries:
-        check(row.error_code, row.error_message, "quota")
+        raise_for_error(row.error_code, row.error_message, "quota")
 
 
-def _asked_whose(options: argparse.Namespace) -> None:
-    if not _whose(options):
-        raise Failed("say whose: --user, --client, --ip, or any of them (--any-user, --any-client, --any-ip)")
+def _require_entity(options: argparse.Namespace) -> None:
+    if not _entities(options):
+        raise CommandFailed("say whose: --user, --client, --ip, or any of them (--any-user, --any-client, --any-ip)")
 
 
 async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
-    _asked_whose(options)
+    _require_entity(options)
     ops = []
     for pair in options.quotas:
         key, _, text = pair.partition("=")
@@ -122,20 +129,20 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
         try:
             ops.append(ac.OpData(key, float(text)))
         except ValueError:
-            raise Failed(f"{pair}: write {key or 'KEY'}=NUMBER") from None
+            raise CommandFailed(f"{pair}: write {key or 'KEY'}=NUMBER") from None
     await _alter(client, options, ops)
     for op in ops:
         print(f"{op.key} is {_number(op.value)}")
 
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
-    _asked_whose(options)
+    _require_entity(options)
     keys: list[str] = options.quotas
     _check(keys)
-    known = {value.key for entry in await _found(client, options, strict=True) for value in entry.values}
+    known = {value.key for entry in await _described_quotas(client, options, strict=True) for value in entry.values}
     gone = [key for key in KEYS if key in known and (not keys or key in keys)]
     if not gone:
-        raise Failed("there is no such quota")
+        raise CommandFailed("there is no such quota")
     await _alter(client, options, [ac.OpData(key, 0.0, True) for key in gone])
     for key in gone:
         print(f"{key} is removed")
@@ -147,4 +154,6 @@ VERBS = {"list": _list, "set": _set, "remove": _remove}
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    return talk(options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config)
+    return run_with_client(
+        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
+    )

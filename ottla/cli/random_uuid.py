@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.cli.common import command_parser
 from ottla.wire.primitives import uuid_to_string
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import SystemEnv
 
 TEXT = "Print a fresh id, as clusters and directories have them."
 
@@ -12,5 +12,5 @@ TEXT = "Print a fresh id, as clusters and directories have them."
 def run(arguments: list[str]) -> int:
     """Print one."""
     command_parser("random-uuid", TEXT).parse_args(arguments)
-    print(uuid_to_string(ThisMachine().uuid()))
+    print(uuid_to_string(SystemEnv().uuid()))
     return 0

@@ -7,9 +7,9 @@ import argparse
 from ottla.broker.addresses import ANY_HOST, LISTENERS, ConfigException
 from ottla.broker.config import NodeConfig
 from ottla.broker.start_checks import check_startup_values
-from ottla.cli.settings import configure, configure_again, machine_name
+from ottla.cli.settings import advertised_machine_name, configure, configure_with_saved_join
 from ottla.tools import secure
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 
 
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
@@ -26,20 +26,22 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
     hosts = () if config.host in ANY_HOST else (config.host,)
     directory = config.metadata_dir or config.data_dirs[0]
     try:
-        made = secure.secured(directory, (*hosts, machine_name({**values, "controller.quorum.voters": "x"})))
-    except secure.CannotSecure as error:
+        made = secure.ensure_security_setup(
+            directory, (*hosts, advertised_machine_name({**values, "controller.quorum.voters": "x"}))
+        )
+    except secure.SecuritySetupFailed as error:
         raise ConfigException(str(error)) from None
-    settings = {**secure.settings_of(made, directory, config.host, config.port), **values}
-    config = configure_again(settings, options.data_dir, options.listen)
+    settings = {**secure.broker_settings(made, directory, config.host, config.port), **values}
+    config = configure_with_saved_join(settings, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id
-    config.credentials = secure.credentials_of(made)
+    config.credentials = secure.scram_credential_records(made)
     return config, warnings
 
 
-def tell_clients(config: NodeConfig, port: int) -> None:
+def write_client_settings(config: NodeConfig, port: int) -> None:
     """Write what clients need, now that the port is known, and say where."""
     directory = config.metadata_dir or config.data_dirs[0]
     host = "localhost" if config.host in ANY_HOST else config.host
-    made = secure.secured(directory, ())
-    lines = secure.write_client_files(made, directory, host_port(host, port))
+    made = secure.ensure_security_setup(directory, ())
+    lines = secure.write_client_files(made, directory, format_address(host, port))
     print("\n".join([f"clients log in as {secure.USER}; their settings:", *lines]), flush=True)

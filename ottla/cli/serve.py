@@ -16,14 +16,14 @@ from ottla.broker.addresses import LOCAL_HOST, ConfigException
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import AllLogDirsFailed, Node, StartupRejected
 from ottla.broker.start_checks import check_startup_values
-from ottla.cli.settings import add_settings, configure_again, read_settings
+from ottla.cli.settings import add_settings, configure_with_saved_join, read_settings
 from ottla.controller.format import StorageFormatError
 from ottla.controller.raft.store import IncompatibleQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectoryInUse
 from ottla.wire.errors import WireError
-from ottla.world.hosts import host_port
-from ottla.world.kept_modules import keep_modules
+from ottla.world.hosts import format_address
+from ottla.world.kept_modules import cache_modules
 from ottla.world.real_env import RealEnv
 
 HELP = """Run one Kafka node, broker and controller in one.
@@ -41,7 +41,7 @@ examples:
 """
 
 
-REFUSED = (
+STARTUP_ERRORS = (
     ConfigException,
     StorageFormatError,
     CorruptFile,
@@ -72,11 +72,11 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def open_doors(config: NodeConfig) -> list[str]:
+def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
     """A warning where other machines reach this node and nobody is asked who he is."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
     found = [
-        f"{x.name} at {host_port(x.host or '*', x.port)}"
+        f"{x.name} at {format_address(x.host or '*', x.port)}"
         for x in reached
         if config.security_protocol(x.name) == "PLAINTEXT"
     ]
@@ -85,7 +85,7 @@ def open_doors(config: NodeConfig) -> list[str]:
     return [f"{', '.join(found)} is reached from other machines and asks nobody who he is (ottla serve --secure does)"]
 
 
-def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
+def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """The node's settings from the command line, and warnings.
 
     Raises:
@@ -102,9 +102,9 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
 
         config = configure_joining(options, values)
     else:
-        config = configure_again(values, options.data_dir, options.listen)
+        config = configure_with_saved_join(values, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id or config.cluster_id
-    return config, [*warnings, *open_doors(config)]
+    return config, [*warnings, *unauthenticated_listener_warnings(config)]
 
 
 def _raise_descriptor_limit() -> None:
@@ -117,22 +117,22 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def tidy() -> None:
+def freeze_garbage_collector() -> None:
     """What has come will stay: the garbage collector need not look at it again and again."""
     gc.freeze()
 
 
-async def _main(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
-    node = Node(RealEnv(), config, tidy)
+async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
+    node = Node(RealEnv(), config, freeze_garbage_collector)
     stop = trio.Event()
 
     def ready(running: Node) -> None:
-        address = host_port(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
+        address = format_address(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
         # Tools that start brokers wait for "Kafka Server started".
         print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
         if on_ready is not None:
             on_ready(config, running.port)
-        trio.lowlevel.spawn_system_task(keep_modules)
+        trio.lowlevel.spawn_system_task(cache_modules)
         gc.collect()
 
     async def watch() -> None:
@@ -146,21 +146,21 @@ async def _main(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] 
         nursery.cancel_scope.cancel()
 
 
-def _told(config: NodeConfig, port: int) -> None:
+def _print_client_settings(config: NodeConfig, port: int) -> None:
     """Say where clients' settings are."""
-    from ottla.cli.secure import tell_clients
+    from ottla.cli.secure import write_client_settings
 
-    tell_clients(config, port)
+    write_client_settings(config, port)
 
 
-def _reason(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     """The one error inside groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def _sentence(error: BaseException) -> str:
+def _error_message(error: BaseException) -> str:
     """The message of an error without its number."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
@@ -172,18 +172,18 @@ def run(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         options = parser().parse_args(arguments)
-        config, warnings = configured(options)
+        config, warnings = build_node_config(options)
         for text in warnings:
             print(f"ottla serve: warning: {text}", file=sys.stderr)
         _raise_descriptor_limit()
-        trio.run(_main, config, _told if options.secure else None)
-    except (*REFUSED, ExceptionGroup) as raised:
-        error = _reason(raised)
+        trio.run(_serve, config, _print_client_settings if options.secure else None)
+    except (*STARTUP_ERRORS, ExceptionGroup) as raised:
+        error = _root_cause(raised)
         if isinstance(error, AllLogDirsFailed):
             print(f"ottla serve: {error}", file=sys.stderr)
             return 1
-        if isinstance(error, REFUSED):
-            print(f"ottla serve: {_sentence(error)}", file=sys.stderr)
+        if isinstance(error, STARTUP_ERRORS):
+            print(f"ottla serve: {_error_message(error)}", file=sys.stderr)
             return 2
         raise
     return 0

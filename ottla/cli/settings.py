@@ -10,7 +10,7 @@ from ottla.broker.addresses import ANY_HOST, JOINED_FILE, ConfigException, parse
 from ottla.broker.config import NodeConfig, settings_from_environment
 from ottla.broker.start_checks import check_cordoned_log_dirs
 from ottla.controller.config_keys import canonical_values
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import SystemEnv
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +59,12 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
         BadConfig: something cannot be.
     """
     if values:
-        from ottla.tools.doctor import refusals
+        from ottla.tools.doctor import unsupported_settings
 
-        for text in refusals(values):
+        for text in unsupported_settings(values):
             raise ConfigException(text)
     values = canonical_values(values)
-    config = NodeConfig(values, host_name=machine_name(values))
+    config = NodeConfig(values, host_name=advertised_machine_name(values))
     config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
     check_cordoned_log_dirs(config)
     config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
@@ -75,7 +75,7 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
     return config
 
 
-def configure_again(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
+def configure_with_saved_join(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
     """As `configure`, with what the data directory remembers of a cluster the node has joined.
 
     Raises:
@@ -85,13 +85,13 @@ def configure_again(values: dict[str, str], data_dir: str | None, listen: str | 
     metadata = config.metadata_dir or config.data_dirs[0]
     if not os.path.exists(f"{metadata}/{JOINED_FILE}"):
         return config
-    from ottla.tools.joined import recall  # a node alone starts without it
+    from ottla.tools.joined import load_join_settings  # a node alone starts without it
 
-    recalled = recall(ThisMachine().disk, metadata, values)
+    recalled = load_join_settings(SystemEnv().disk, metadata, values)
     return config if recalled is values else configure(recalled, data_dir, listen)
 
 
-def machine_name(values: dict[str, str]) -> str:
+def advertised_machine_name(values: dict[str, str]) -> str:
     """What other machines call this one; asked only where a listener at every address has to be told to others."""
     if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
         return "localhost"

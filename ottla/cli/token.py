@@ -9,7 +9,14 @@ from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from datetime import UTC, datetime
 
-from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -33,7 +40,7 @@ examples:
   ottla token expire 5L6g3nShT-eMCtK--X86sw
 """
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-OWNERS_SINCE = 3
+OWNERS_MIN_VERSION = 3
 """The version from which on a token may be somebody else's."""
 _VERBS = {
     "create": "make a token",
@@ -71,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 def _principal(text: str) -> tuple[str, str]:
     kind, colon, name = text.partition(":")
     if not colon or not kind:
-        raise Failed(f"{text}: write User:{text}")
+        raise CommandFailed(f"{text}: write User:{text}")
     return kind, name
 
 
@@ -97,29 +104,29 @@ def _row(
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.config_out is not None:
-        settings_for(_given(options), "", "")  # before there is a token that nobody could use
+        client_settings(_own_settings(options), "", "")  # before there is a token that nobody could use
     renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
-    version = (await client.any()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
+    version = (await client.bootstrap_channel()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
     request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
     if options.owner is not None:
-        if version < OWNERS_SINCE:
-            raise Failed("--owner: these brokers make tokens only for who asks")
+        if version < OWNERS_MIN_VERSION:
+            raise CommandFailed("--owner: these brokers make tokens only for who asks")
         request.owner_principal_type, request.owner_principal_name = _principal(options.owner)
     made = await client.call(request, version)
-    check(made.error_code, None, "token")
+    raise_for_error(made.error_code, None, "token")
     owner = f"{made.principal_type}:{made.principal_name}"
     asked = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
     times = made.expiry_timestamp_ms, made.max_timestamp_ms
-    row = _row(made.token_id, owner, asked if version >= OWNERS_SINCE else owner, options.renewer, *times)
+    row = _row(made.token_id, owner, asked if version >= OWNERS_MIN_VERSION else owner, options.renewer, *times)
     hmac = b64encode(made.hmac).decode()
     if options.config_out is None:
         row["hmac"] = hmac
     else:
         _write(options, made.token_id, hmac)
-    show([row], options.output)
+    print_output([row], options.output)
 
 
-def settings_for(raw: bytes, token_id: str, hmac: str) -> str:
+def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
     """The settings a command was given, with a token's login, and without what only who made it should have.
 
     Raises:
@@ -130,16 +137,16 @@ def settings_for(raw: bytes, token_id: str, hmac: str) -> str:
     try:
         given = load_settings(raw)
     except MalformedProperties as error:
-        raise Failed(f"--command-config: {error}") from None
+        raise CommandFailed(f"--command-config: {error}") from None
     protocol = given.get("security.protocol", "PLAINTEXT")
     if not protocol.startswith("SASL_"):
-        raise Failed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
+        raise CommandFailed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
     kept = {key: given[key] for key in given if not key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))}
     jaas = f'{_MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";'
     return dumps_settings({**kept, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas})
 
 
-def _given(options: argparse.Namespace) -> bytes:
+def _own_settings(options: argparse.Namespace) -> bytes:
     """The settings this command itself was given."""
     if options.command_config is None:
         return b""
@@ -148,22 +155,22 @@ def _given(options: argparse.Namespace) -> bytes:
 
 
 def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
-    text = settings_for(_given(options), token_id, hmac)
+    text = client_settings(_own_settings(options), token_id, hmac)
     with open(open_private(options.config_out), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)  # of a file that was there, too
         file.write(text)
 
 
-async def _described(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
+async def _describe_tokens(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
     asked = None if owners is None else [dd.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
     answer = await client.call(dd.DescribeDelegationTokenRequest(asked))
-    check(answer.error_code, None, "tokens")
+    raise_for_error(answer.error_code, None, "tokens")
     return sorted(answer.tokens, key=lambda x: (x.principal_name, x.issue_timestamp, x.token_id))
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
-    for x in await _described(client, options.owner):
+    for x in await _describe_tokens(client, options.owner):
         renewers = [f"{r.principal_type}:{r.principal_name}" for r in x.renewers]
         asked = f"{x.token_requester_principal_type}:{x.token_requester_principal_name}".strip(":") or "-"
         times = x.expiry_timestamp, x.max_timestamp
@@ -171,7 +178,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         if options.show_hmac:
             row["hmac"] = b64encode(x.hmac).decode()
         rows.append(row)
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 def _read(path: str) -> bytes:
@@ -183,28 +190,28 @@ def _read(path: str) -> bytes:
     try:
         return b64decode(text.strip(), validate=True)
     except BadBase64:
-        raise Failed("--hmac-file: an hmac is written in base64") from None
+        raise CommandFailed("--hmac-file: an hmac is written in base64") from None
 
 
 async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
     """Of the token that is meant."""
     if options.hmac_file is not None:
         return _read(options.hmac_file)
-    found = [bytes(x.hmac) for x in await _described(client, None) if x.token_id == options.id]
+    found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]
     if not found:
-        raise Failed(f"there is no token {options.id}, or you may not see it: name a file with its --hmac-file")
+        raise CommandFailed(f"there is no token {options.id}, or you may not see it: name a file with its --hmac-file")
     return found[0]
 
 
 async def _renew(client: ClusterClient, options: argparse.Namespace) -> None:
     answer = await client.call(rd.RenewDelegationTokenRequest(await _hmac(client, options), options.period_ms))
-    check(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
     print(f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
 async def _expire(client: ClusterClient, options: argparse.Namespace) -> None:
     answer = await client.call(ed.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms))
-    check(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
     print("gone" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
@@ -221,4 +228,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await VERBS[options.verb](client, options)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    parse_key_values,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
@@ -65,16 +73,16 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         for t in sorted(answer.topics, key=lambda t: t.name or "")
         if options.internal or not t.is_internal
     ]
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     topic = (await client.metadata([options.topic])).topics[0]
-    check(topic.error_code, None, options.topic)
+    raise_for_error(topic.error_code, None, options.topic)
     rows = []
     for p in sorted(topic.partitions, key=lambda p: p.partition_index):
-        start = await client.offset(options.topic, p.partition_index, -2)
-        end = await client.offset(options.topic, p.partition_index, -1)
+        start = await client.list_offset(options.topic, p.partition_index, -2)
+        end = await client.list_offset(options.topic, p.partition_index, -1)
         rows.append(
             {
                 "partition": p.partition_index,
@@ -86,46 +94,48 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
                 "end": end,
             }
         )
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
-    configs = [ct.CreatableTopicConfig(k, v) for k, v in pairs(options.config).items()]
+    configs = [ct.CreatableTopicConfig(k, v) for k, v in parse_key_values(options.config).items()]
     topic = ct.CreatableTopic(options.topic, options.partitions, options.replication_factor, configs=configs)
     row = (await client.call(ct.CreateTopicsRequest([topic], 30_000))).topics[0]
-    check(row.error_code, row.error_message, options.topic)
-    show([{"topic": row.name, "partitions": row.num_partitions, "replicas": row.replication_factor}], options.output)
+    raise_for_error(row.error_code, row.error_message, options.topic)
+    print_output(
+        [{"topic": row.name, "partitions": row.num_partitions, "replicas": row.replication_factor}], options.output
+    )
 
 
 async def _partitions(client: ClusterClient, options: argparse.Namespace) -> None:
     request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(options.topic, options.partitions, None)], 30_000)
     row = (await client.call(request)).results[0]
-    check(row.error_code, row.error_message, options.topic)
+    raise_for_error(row.error_code, row.error_message, options.topic)
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
-    connection = await client.any()
+    connection = await client.bootstrap_channel()
     request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(options.topic)], timeout_ms=30_000)
     row = (await connection.call(request, 6)).responses[0]
-    check(row.error_code, row.error_message, options.topic)
+    raise_for_error(row.error_code, row.error_message, options.topic)
 
 
 async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
-    changes = [ia.AlterableConfig(k, 0, v) for k, v in pairs(options.set).items()]
+    changes = [ia.AlterableConfig(k, 0, v) for k, v in parse_key_values(options.set).items()]
     changes += [ia.AlterableConfig(k, 1, None) for k in options.delete]
     if changes:
         resource = ia.AlterConfigsResource(RESOURCE_TOPIC, options.topic, changes)
         changed = (await client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
-        check(changed.error_code, changed.error_message, options.topic)
+        raise_for_error(changed.error_code, changed.error_message, options.topic)
     wanted = dc.DescribeConfigsResource(RESOURCE_TOPIC, options.topic, None)
     row = (await client.call(dc.DescribeConfigsRequest([wanted]))).results[0]
-    check(row.error_code, row.error_message, options.topic)
+    raise_for_error(row.error_code, row.error_message, options.topic)
     rows = [
         {"key": c.name, "value": c.value, "default": c.config_source == 5}
         for c in row.configs
         if options.all or c.config_source != 5
     ]
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 VERBS = {
@@ -144,7 +154,7 @@ def run(arguments: list[str]) -> int:
 
     async def work(client: ClusterClient) -> None:
         if options.verb == "partitions" and options.partitions < 1:
-            raise Failed("--partitions N: how many the topic shall have")
+            raise CommandFailed("--partitions N: how many the topic shall have")
         await VERBS[options.verb](client, options)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

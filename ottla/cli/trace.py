@@ -10,7 +10,7 @@ import trio
 from ottla.broker.addresses import ConfigException, parse_listener
 from ottla.cli.common import command_parser
 from ottla.peers.client import read_exactly
-from ottla.tools.trace import Address, Conversation
+from ottla.tools.trace import Address, ConnectionTrace
 from ottla.wire.errors import WireError
 from ottla.wire.framing import parse_frame_size
 from ottla.world.env import Stream
@@ -32,7 +32,7 @@ async def _frame(stream: Stream) -> bytes:
     return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
 
 
-class Proxy:
+class TracingProxy:
     """Listening addresses that stand for brokers, and the connections between them."""
 
     def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool) -> None:
@@ -40,14 +40,14 @@ class Proxy:
         self._nursery = nursery
         self._host = host
         self._bytes = show_bytes
-        self._stands_for: dict[Address, Address] = {}
+        self._proxied: dict[Address, Address] = {}
         self._count = 0
 
-    async def stand_for(self, broker: Address, port: int = 0) -> Address:
+    async def proxy_broker(self, broker: Address, port: int = 0) -> Address:
         """Listen in the place of a broker; gives the address."""
         listener = await self._env.net.listen(self._host, port)
         place = self._host, listener.port
-        self._stands_for[broker] = place
+        self._proxied[broker] = place
 
         async def accept() -> None:
             while True:
@@ -66,7 +66,7 @@ class Proxy:
             print(f"{who} {broker[0]}:{broker[1]}: {error}", flush=True)
             client.close()
             return
-        talk = Conversation(who, self._place, partial(print, flush=True), show_bytes=self._bytes)
+        talk = ConnectionTrace(who, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._requests, client, server, talk, nursery.cancel_scope)
             nursery.start_soon(self._answers, client, server, talk, nursery.cancel_scope)
@@ -74,10 +74,10 @@ class Proxy:
         server.close()
         print(f"{who} closed", flush=True)
 
-    def _place(self, broker: Address) -> Address:
-        return self._stands_for.get(broker, broker)
+    def _proxy_address(self, broker: Address) -> Address:
+        return self._proxied.get(broker, broker)
 
-    async def _requests(self, client: Stream, server: Stream, talk: Conversation, scope: trio.CancelScope) -> None:
+    async def _requests(self, client: Stream, server: Stream, talk: ConnectionTrace, scope: trio.CancelScope) -> None:
         try:
             while True:
                 frame = await _frame(client)
@@ -87,27 +87,27 @@ class Proxy:
             pass
         scope.cancel()
 
-    async def _answers(self, client: Stream, server: Stream, talk: Conversation, scope: trio.CancelScope) -> None:
+    async def _answers(self, client: Stream, server: Stream, talk: ConnectionTrace, scope: trio.CancelScope) -> None:
         try:
             while True:
                 frame = await _frame(server)
-                await self._stand_for_new(talk, frame)
+                await self._proxy_new_brokers(talk, frame)
                 await client.send(talk.response(frame, self._env.monotonic_ms()))
         except (OSError, WireError, trio.ClosedResourceError):
             pass
         scope.cancel()
 
-    async def _stand_for_new(self, talk: Conversation, frame: bytes) -> None:
+    async def _proxy_new_brokers(self, talk: ConnectionTrace, frame: bytes) -> None:
         """Listen in the place of every broker an answer names for the first time."""
-        for broker in talk.brokers_in(frame):
-            if broker not in self._stands_for and broker not in self._stands_for.values():
-                await self.stand_for(broker)
+        for broker in talk.named_brokers(frame):
+            if broker not in self._proxied and broker not in self._proxied.values():
+                await self.proxy_broker(broker)
 
 
 async def _main(host: str, port: int, target: Address, *, show_bytes: bool) -> None:
     async with trio.open_nursery() as nursery:
-        proxy = Proxy(nursery, host, show_bytes=show_bytes)
-        place = await proxy.stand_for(target, port)
+        proxy = TracingProxy(nursery, host, show_bytes=show_bytes)
+        place = await proxy.proxy_broker(target, port)
         print(f"listening at {place[0]}:{place[1]} for {target[0]}:{target[1]}", flush=True)
 
 

@@ -6,7 +6,15 @@ import argparse
 from typing import Any, NamedTuple
 
 from ottla.cli import blocking
-from ottla.cli.common import Failed, add_connection, check, command_parser, coordinator, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    connect_to_coordinator,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
 from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages import describe_transactions as dt
@@ -27,7 +35,7 @@ TRANSACTION = 1
 """FindCoordinator's word for a transactional id."""
 
 
-class Open(NamedTuple):
+class OpenTransaction(NamedTuple):
     """An open transaction in one partition."""
 
     topic: str
@@ -59,11 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
+async def _list_transactions(client: ClusterClient) -> list[dict[str, Any]]:
     rows = []
-    for channel in await client.everyone():
+    for channel in await client.all_brokers():
         answer = await channel.call(lt.ListTransactionsRequest())
-        check(answer.error_code, None, "transactions")
+        raise_for_error(answer.error_code, None, "transactions")
         rows += [
             {"id": x.transactional_id, "producer": x.producer_id, "state": x.transaction_state}
             for x in answer.transaction_states
@@ -72,19 +80,19 @@ async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    show(await _listed(client), options.output)
+    print_output(await _list_transactions(client), options.output)
 
 
-async def _described(client: ClusterClient, name: str) -> dt.TransactionState:
-    channel = await coordinator(client, name, TRANSACTION)
+async def _describe_transaction(client: ClusterClient, name: str) -> dt.TransactionState:
+    channel = await connect_to_coordinator(client, name, TRANSACTION)
     answer = await channel.call(dt.DescribeTransactionsRequest([name]))
     row: dt.TransactionState = answer.transaction_states[0]
-    check(row.error_code, None, name)
+    raise_for_error(row.error_code, None, name)
     return row
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    row = await _described(client, options.id)
+    row = await _describe_transaction(client, options.id)
     partitions = [f"{topic.topic}-{number}" for topic in row.topics for number in sorted(topic.partitions)]
     since_s = (blocking.BlockingEnv().now_ms() - row.transaction_start_time_ms) // 1000
     told = {
@@ -96,35 +104,39 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         "open_s": since_s if row.transaction_state == "Ongoing" else "",
         "partitions": partitions if options.output == "json" else " ".join(sorted(partitions)),
     }
-    show([told], options.output)
+    print_output([told], options.output)
 
 
-async def _open(client: ClusterClient, topic: str, numbers: list[int]) -> list[Open]:
+async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:
     """The open transactions in partitions of a topic."""
     out = []
     for number in numbers:
         channel = await client.leader(topic, number)
         answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [number])]))
         row = answer.topics[0].partitions[0]
-        check(row.error_code, row.error_message, f"{topic}-{number}")
-        out += [Open(topic, number, x) for x in row.active_producers if x.current_txn_start_offset >= 0]
+        raise_for_error(row.error_code, row.error_message, f"{topic}-{number}")
+        out += [OpenTransaction(topic, number, x) for x in row.active_producers if x.current_txn_start_offset >= 0]
     return out
 
 
-async def _hanging(client: ClusterClient, options: argparse.Namespace) -> None:
+async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
     """What is open in partitions, less what the coordinators are going to end."""
     topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
     before_ms = blocking.BlockingEnv().now_ms() - options.older_than * 1000
-    found: list[Open] = []
+    found: list[OpenTransaction] = []
     for topic in topics:
-        check(topic.error_code, None, topic.name or "")
+        raise_for_error(topic.error_code, None, topic.name or "")
         numbers = sorted(p.partition_index for p in topic.partitions)
-        found += [x for x in await _open(client, topic.name or "", numbers) if x.producer.last_timestamp <= before_ms]
-    names = {row["producer"]: row["id"] for row in await _listed(client)} if found else {}
+        found += [
+            x
+            for x in await _open_transactions(client, topic.name or "", numbers)
+            if x.producer.last_timestamp <= before_ms
+        ]
+    names = {row["producer"]: row["id"] for row in await _list_transactions(client)} if found else {}
     rows = []
     for one in found:
         name = names.get(one.producer.producer_id)
-        told = () if name is None else (await _described(client, name)).topics
+        told = () if name is None else (await _describe_transaction(client, name)).topics
         if not any(x.topic == one.topic and one.partition in x.partitions for x in told):
             rows.append(
                 {
@@ -136,16 +148,16 @@ async def _hanging(client: ClusterClient, options: argparse.Namespace) -> None:
                     "id": name or "",
                 }
             )
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
     """Write the marker that its coordinator will not write."""
     await client.metadata([options.topic])
-    found = await _open(client, options.topic, [options.partition])
+    found = await _open_transactions(client, options.topic, [options.partition])
     hit = next((x.producer for x in found if x.producer.current_txn_start_offset == options.offset), None)
     if hit is None:
-        raise Failed(f"no transaction begins at offset {options.offset} of {options.topic}-{options.partition}")
+        raise CommandFailed(f"no transaction begins at offset {options.offset} of {options.topic}-{options.partition}")
     marker = wm.WritableTxnMarker(
         hit.producer_id,
         hit.producer_epoch,
@@ -155,16 +167,16 @@ async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
     )
     channel = await client.leader(options.topic, options.partition)
     answer = await channel.call(wm.WriteTxnMarkersRequest([marker]))
-    check(answer.markers[0].topics[0].partitions[0].error_code, None, f"{options.topic}-{options.partition}")
+    raise_for_error(answer.markers[0].topics[0].partitions[0].error_code, None, f"{options.topic}-{options.partition}")
     print(f"{options.topic}-{options.partition}: the transaction that begins at {options.offset} is aborted")
 
 
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    verb = {"list": _list, "describe": _describe, "hanging": _hanging, "abort": _abort}[options.verb]
+    verb = {"list": _list, "describe": _describe, "hanging": _find_hanging, "abort": _abort}[options.verb]
 
     async def work(client: ClusterClient) -> None:
         await verb(client, options)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -7,9 +7,16 @@ import getpass
 import os
 import sys
 
-from ottla.cli.common import Failed, add_connection, check, command_parser, show, talk
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
 from ottla.peers.client import ClusterClient
-from ottla.peers.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_SHA_512, TYPES, salted_password
+from ottla.peers.scram import MAX_ITERATIONS, MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import describe_user_scram_credentials as du
@@ -33,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
     out = command_parser("user", TEXT)
     out.add_argument("action", choices=["list", "set", "remove"])
     out.add_argument("user", nargs="?", help="whom; list: all, if left out")
-    out.add_argument("--mechanism", choices=list(TYPES), help=f"set: default {SCRAM_SHA_512}; remove: default all")
+    out.add_argument(
+        "--mechanism", choices=list(MECHANISM_TYPES), help=f"set: default {SCRAM_SHA_512}; remove: default all"
+    )
     out.add_argument("--iterations", type=int, default=MIN_ITERATIONS, help=f"default {MIN_ITERATIONS}")
     out.add_argument("--password-file", metavar="FILE", help="where the password stands; - is standard input")
     add_connection(out)
@@ -49,46 +58,46 @@ def _password(path: str | None) -> str:
         with open(path, encoding="utf-8") as file:
             password = file.readline().rstrip("\n")
     if not password:
-        raise Failed("the password is empty")
+        raise CommandFailed("the password is empty")
     return password
 
 
-async def _known(client: ClusterClient, user: str | None) -> list[du.DescribeUserScramCredentialsResult]:
+async def _described_users(client: ClusterClient, user: str | None) -> list[du.DescribeUserScramCredentialsResult]:
     users = None if user is None else [du.UserName(user)]
     answer = await client.call(du.DescribeUserScramCredentialsRequest(users))
-    check(answer.error_code, answer.error_message, "users")
+    raise_for_error(answer.error_code, answer.error_message, "users")
     for row in answer.results:
-        check(row.error_code, row.error_message, f"user {row.user}")
+        raise_for_error(row.error_code, row.error_message, f"user {row.user}")
     return list(answer.results)
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    names = {number: name for name, number in TYPES.items()}
+    names = {number: name for name, number in MECHANISM_TYPES.items()}
     rows = [
         {"user": row.user, "mechanism": names.get(info.mechanism, "unknown"), "iterations": info.iterations}
-        for row in await _known(client, options.user)
+        for row in await _described_users(client, options.user)
         for info in row.credential_infos
     ]
-    show(rows, options.output)
+    print_output(rows, options.output)
 
 
 async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
     mechanism = options.mechanism or SCRAM_SHA_512
     if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
-        raise Failed(f"--iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        raise CommandFailed(f"--iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     salt = os.urandom(_SALT_BYTES)
     salted = salted_password(mechanism, _password(options.password_file), salt, options.iterations)
-    made = au.ScramCredentialUpsertion(options.user, TYPES[mechanism], options.iterations, salt, salted)
+    made = au.ScramCredentialUpsertion(options.user, MECHANISM_TYPES[mechanism], options.iterations, salt, salted)
     await _alter(client, au.AlterUserScramCredentialsRequest([], [made]))
     print(f"{options.user} may log in with {mechanism}")
 
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     """One request for each mechanism: a request may name a user once."""
-    (row,) = await _known(client, options.user)
+    (row,) = await _described_users(client, options.user)
     wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]
     if not wanted:
-        raise Failed(f"{options.user} has no password for {options.mechanism}")
+        raise CommandFailed(f"{options.user} has no password for {options.mechanism}")
     for mechanism in wanted:
         gone = au.ScramCredentialDeletion(options.user, mechanism)
         await _alter(client, au.AlterUserScramCredentialsRequest([gone], []))
@@ -96,13 +105,13 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _name(mechanism: int) -> str | None:
-    return next((name for name, number in TYPES.items() if number == mechanism), None)
+    return next((name for name, number in MECHANISM_TYPES.items() if number == mechanism), None)
 
 
 async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsRequest) -> None:
     answer = await client.call(request)
     for row in answer.results:
-        check(row.error_code, row.error_message or ErrorCode(row.error_code).text, f"user {row.user}")
+        raise_for_error(row.error_code, row.error_message or ErrorCode(row.error_code).text, f"user {row.user}")
 
 
 def run(arguments: list[str]) -> int:
@@ -116,4 +125,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await action(client, options)
 
-    return talk(options.bootstrap, work, options.command_config)
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -8,33 +8,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.world.tls import Tls
+from ottla.world.tls import TlsConfig
 
 if TYPE_CHECKING:
-    from ottla.peers.tickets import TicketSource
+    from ottla.peers.tickets import KerberosLogin
 
 NEVER_MS = float("-inf")
 
 
 @dataclass(slots=True)
-class KeptToken:
+class CachedToken:
     """The token that was given last, and when the next may be asked for: by the monotonic clock."""
 
     text: str = ""
     renew_ms: float = NEVER_MS
     """From when on the next one is asked for."""
-    ends_ms: float = NEVER_MS
-    is_refused: bool = False
+    expiry_ms: float = NEVER_MS
+    is_rejected: bool = False
     """Whether somebody it was shown to did not take it."""
-    wait_ms: float = 0.0
+    backoff_ms: float = 0.0
     not_before_ms: float = NEVER_MS
     """Nobody is asked sooner: none was given last time, or it was refused."""
-    why: str = ""
+    error: str = ""
     """Why none was given."""
 
 
 @dataclass(frozen=True, slots=True)
-class BearerSource:
+class BearerTokenSource:
     """Where tokens for OAUTHBEARER come from."""
 
     url: str
@@ -42,32 +42,32 @@ class BearerSource:
     client_id: str = ""
     secret: str = field(default="", repr=False)
     scope: str = ""
-    tls: Tls | None = None
-    kept: KeptToken = field(default_factory=KeptToken, repr=False, compare=False)
+    tls: TlsConfig | None = None
+    cache: CachedToken = field(default_factory=CachedToken, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SaslLogin:
     """Whom to be."""
 
     mechanism: str
     user: str
     password: str = field(repr=False)
-    is_token: bool = False
+    is_delegation_token: bool = False
     """Whether user and password are a delegation token's id and hmac."""
-    source: BearerSource | None = None
+    token_source: BearerTokenSource | None = None
     """Where a token comes from, which is then shown instead of both."""
-    tickets: TicketSource | None = None
+    kerberos: KerberosLogin | None = None
     """Where tickets come from, where those are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ConnectionSecurity:
     """What a listener wants of who comes."""
 
-    tls: Tls | None = None
-    login: Login | None = None
+    tls: TlsConfig | None = None
+    login: SaslLogin | None = None
 
 
-OPEN = Access()
+NO_SECURITY = ConnectionSecurity()
 """Nothing."""

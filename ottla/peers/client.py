@@ -11,8 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.peers.access import OPEN, Access
-from ottla.peers.decoding import Read, read
+from ottla.peers.access import NO_SECURITY, ConnectionSecurity
+from ottla.peers.decoding import DecodedRecords, decode_committed
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
@@ -25,12 +25,12 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.schema import Message
 from ottla.world.env import Env, Stream
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 
 logger = logging.getLogger("ottla.client")
 CLIENT_ID = "ottla"
 _FIRST_BUFFER_BYTES = 1 << 20
-CONNECT_WITHIN_S = 10.0
+CONNECT_TIMEOUT_S = 10.0
 """A host without power, or cut off, refuses nothing: the system alone would wait for minutes. Kafka's
 ``socket.connection.setup.timeout.ms``."""
 
@@ -127,7 +127,9 @@ class Channel:
         self.stream.close()
 
 
-async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: Access = OPEN) -> Channel:
+async def open_channel(
+    env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
+) -> Channel:
     """A new connection, over which versions were exchanged, and whose other side knows who we are.
 
     Raises:
@@ -138,36 +140,44 @@ async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: fl
     try:
         await made.negotiate()
         if access.login is not None:
-            from ottla.peers.login import log_in
+            from ottla.peers.login import authenticate
 
-            await log_in(made, access.login, env, address[0])
+            await authenticate(made, access.login, env, address[0])
     except BaseException:
         made.close()
         raise
     return made
 
 
-async def connect(env: Env, address: tuple[str, int], timeout_s: float, access: Access = OPEN) -> Stream:
-    """A new connection, encrypted where that is asked for, made within `CONNECT_WITHIN_S`; within ``timeout_s`` where
+async def connect(
+    env: Env, address: tuple[str, int], timeout_s: float, access: ConnectionSecurity = NO_SECURITY
+) -> Stream:
+    """A new connection, encrypted where that is asked for, made within `CONNECT_TIMEOUT_S`; within ``timeout_s`` where
     answers must come sooner.
 
     Raises:
         OSError: nobody is there in time, or it is somebody else; BadTls: our keys or certificates cannot be used.
     """
-    with env.timeout(min(timeout_s, CONNECT_WITHIN_S)):
+    with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
         return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
     raise TimeoutError(errno.ETIMEDOUT, f"nobody answers at {address[0]}:{address[1]}")
 
 
-class Standing:
+class ReconnectingConnection:
     """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
 
     def __init__(
-        self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True, access: Access | None = None
+        self,
+        env: Env,
+        client_id: str,
+        timeout_s: float,
+        *,
+        negotiates: bool = True,
+        access: ConnectionSecurity | None = None,
     ) -> None:
         """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
         self._env = env
-        self._access = access or OPEN
+        self._access = access or NO_SECURITY
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._negotiates = negotiates
@@ -179,11 +189,11 @@ class Standing:
         """Whether there is one, as far as is known."""
         return self._channel is not None and not self._channel.closed
 
-    async def to(self, address: tuple[str, int] | None, who: str) -> Channel:
+    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Channel:
         """The connection there. ``who`` is named where no address is known.
 
         Raises:
-            OSError, WireError: as `dial`; Disconnected: there is no address.
+            OSError, WireError: as `open_channel`; Disconnected: there is no address.
         """
         if self._channel is not None and not self._channel.closed and self._address == address:
             return self._channel
@@ -191,7 +201,7 @@ class Standing:
         if address is None:
             raise Disconnected(f"nobody knows where {who} is")
         if self._negotiates or self._access.login is not None:
-            made = await dial(self._env, address, self._client_id, self._timeout_s, self._access)
+            made = await open_channel(self._env, address, self._client_id, self._timeout_s, self._access)
         else:
             stream = await connect(self._env, address, self._timeout_s, self._access)
             made = Channel(stream, self._client_id, self._timeout_s)
@@ -206,7 +216,7 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchedRecord:
     """One record with where it came from."""
 
     topic: str
@@ -223,10 +233,15 @@ class ClusterClient:
     """Connections to the brokers of a cluster, found from one of them."""
 
     def __init__(
-        self, env: Env, bootstrap: str, client_id: str = CLIENT_ID, timeout_s: float = 60.0, access: Access = OPEN
+        self,
+        env: Env,
+        bootstrap: str,
+        client_id: str = CLIENT_ID,
+        timeout_s: float = 60.0,
+        access: ConnectionSecurity = NO_SECURITY,
     ) -> None:
         self._env = env
-        self._access = access or OPEN
+        self._access = access or NO_SECURITY
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -237,11 +252,11 @@ class ClusterClient:
     async def _connect(self, host: str, port: int) -> Channel:
         known = self._open.get((host, port))
         if known is None or known.closed:
-            known = await dial(self._env, (host, port), self._client_id, self._timeout_s, self._access)
+            known = await open_channel(self._env, (host, port), self._client_id, self._timeout_s, self._access)
             self._open[host, port] = known
         return known
 
-    async def any(self) -> Channel:
+    async def bootstrap_channel(self) -> Channel:
         """A connection to the first of the bootstrap brokers that answers.
 
         Raises:
@@ -252,23 +267,23 @@ class ClusterClient:
             try:
                 return await self._connect(*address)
             except OSError as error:
-                logger.info("%s: %s", host_port(*address), error)
+                logger.info("%s: %s", format_address(*address), error)
         return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Ask the bootstrap broker."""
-        return await (await self.any()).call(request, version)
+        return await (await self.bootstrap_channel()).call(request, version)
 
-    def stay_away_from(self, node_ids: Collection[int]) -> None:
+    def avoid_brokers(self, node_ids: Collection[int]) -> None:
         """From now on any of the other brokers that the metadata named is asked: these are about to go."""
         others = (x for i, x in self._brokers.items() if i not in node_ids)
-        named = [host_port(host, port) for host, port in others]
+        named = [format_address(host, port) for host, port in others]
         self._bootstrap = ",".join(named) or self._bootstrap
 
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
         """Brokers and leaders; None means all topics."""
         wanted = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
-        connection = await self.any()
+        connection = await self.bootstrap_channel()
         version = connection.version_for(ApiKey.METADATA, 12)
         answer: metadata.MetadataResponse = await connection.call(metadata.MetadataRequest(wanted, create), version)
         self._brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
@@ -292,7 +307,7 @@ class ClusterClient:
             await self._env.sleep(0.05)
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
-    def forget_leaders(self) -> None:
+    def invalidate_leaders(self) -> None:
         """Who leads what is asked for again: it may be another by now."""
         self._leaders.clear()
 
@@ -315,7 +330,7 @@ class ClusterClient:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return await self._connect(*self._brokers[node_id])
 
-    async def everyone(self) -> list[Channel]:
+    async def all_brokers(self) -> list[Channel]:
         """A connection to each broker."""
         await self.metadata([])
         return [await self.broker(node_id) for node_id in sorted(self._brokers)]
@@ -355,7 +370,7 @@ class ClusterClient:
             self._leaders.pop((topic, partition), None)
             raise ProtocolError(ErrorCode(error_code), text)
 
-    async def offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> int:
+    async def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> int:
         """An offset by time: -1 latest, -2 earliest, else the first record as late. ``committed``: the latest is where
         a transaction is open.
         """
@@ -367,15 +382,15 @@ class ClusterClient:
         self._check(topic, partition, row.error_code, f"{topic}-{partition}")
         return int(row.offset)
 
-    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[Fetched]:
-        """Records from ``offset`` on; none where nothing comes in time. Raises as `read`."""
-        found = await self.read(topic, partition, offset, max_wait_ms)
-        return [Fetched(topic, partition, x) for x in found.records]
+    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
+        """Records from ``list_offset`` on; none where nothing comes in time. Raises as `decode_committed`."""
+        found = await self.read_records(topic, partition, offset, max_wait_ms)
+        return [FetchedRecord(topic, partition, x) for x in found.records]
 
-    async def read(
+    async def read_records(
         self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
-    ) -> Read:
-        """Records from ``offset`` on, and where to go on; ``committed``: of transactions that have committed only.
+    ) -> DecodedRecords:
+        """Records from ``list_offset`` on, and where to go on; ``committed``: of transactions that have committed only.
 
         Raises:
             ProtocolError: the broker's answer; WireError: bytes with a bad checksum.
@@ -395,7 +410,7 @@ class ClusterClient:
         row = answer.responses[0].partitions[0]
         self._check(topic, partition, row.error_code, f"{topic}-{partition} at {offset}")
         aborted = [(x.producer_id, x.first_offset) for x in row.aborted_transactions or ()]
-        return read(row.records or b"", offset, aborted)
+        return decode_committed(row.records or b"", offset, aborted)
 
     def close(self) -> None:
         """Hang up everywhere."""

@@ -16,7 +16,7 @@ from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
 
-class Read(NamedTuple):
+class DecodedRecords(NamedTuple):
     """Records, and where to go on reading: behind markers and what was aborted, too."""
 
     records: list[r.Record]
@@ -41,7 +41,7 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
             yield from (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
 
 
-def read(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> Read:
+def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
     """The same, without the transactions that were ``aborted`` (producer id, first offset), as the broker told them.
 
     Raises:
@@ -61,4 +61,4 @@ def read(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ())
                 skipped.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in skipped):
             out += (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
-    return Read(out, end)
+    return DecodedRecords(out, end)

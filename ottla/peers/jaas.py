@@ -17,11 +17,11 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-class BadJaas(Exception):
+class InvalidJaasConfig(Exception):
     """A text that is no JAAS line. The message never shows what stands in it."""
 
 
-class LoginModule(NamedTuple):
+class JaasLoginModule(NamedTuple):
     """One login module; its name only says what the options are for, nothing is ever loaded by it."""
 
     name: str
@@ -43,14 +43,14 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
     while pos < len(text.rstrip()):
         found = _TOKEN.match(text, pos)
         if found is None:
-            raise BadJaas("a quotation mark is not closed")
+            raise InvalidJaasConfig("a quotation mark is not closed")
         quoted = found[1] if found[1] is not None else found[2]
         out.append((_ESCAPED.sub(_unescape, quoted), True) if quoted is not None else (found[3] or found[4], False))
         pos = found.end()
     return out
 
 
-def parse_jaas(text: str) -> LoginModule:
+def parse_jaas(text: str) -> JaasLoginModule:
     """``MODULE required option="value" ...;`` as ``sasl.jaas.config`` has it.
 
     Raises:
@@ -59,17 +59,17 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = _tokens(text)
     ends = [i for i, token in enumerate(tokens) if token == (";", False)]
     if not ends:
-        raise BadJaas("a login module ends with a semicolon")
+        raise InvalidJaasConfig("a login module ends with a semicolon")
     if ends[0] != len(tokens) - 1:
-        raise BadJaas("only one login module may be named")
+        raise InvalidJaasConfig("only one login module may be named")
     words = tokens[: ends[0]]
     if len(words) < 2 or words[1][0].lower() not in _FLAGS:
-        raise BadJaas('write MODULE required name="value" ...;')
+        raise InvalidJaasConfig('write MODULE required name="value" ...;')
     rest = words[2:]
     options = {}
     for i in range(0, len(rest), 3):
         part = rest[i : i + 3]
         if len(part) < 3 or part[1] != ("=", False) or part[0] == ("=", False):
-            raise BadJaas('an option is written name="value"')
+            raise InvalidJaasConfig('an option is written name="value"')
         options[part[0][0]] = part[2][0]
-    return LoginModule(words[0][0], options)
+    return JaasLoginModule(words[0][0], options)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ottla.peers.access import Login
-from ottla.peers.scram import TYPES, BadScram, ScramClient
+from ottla.peers.access import SaslLogin
+from ottla.peers.scram import MECHANISM_TYPES, ScramClient, ScramError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -19,11 +19,11 @@ from ottla.wire.schema import Message
 from ottla.world.env import Env
 
 
-class NotLetIn(OSError):
+class AuthenticationFailed(OSError):
     """The other side does not take us for whom we say we are."""
 
 
-class Calls(Protocol):
+class AuthenticationChannel(Protocol):
     """A connection whose versions are known: `ottla.peers.client.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
@@ -33,7 +33,7 @@ class Calls(Protocol):
         """The newest version both sides speak."""
 
 
-async def log_in(channel: Calls, login: Login, env: Env, host: str) -> None:
+async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: Env, host: str) -> None:
     """Log in; ``env``: for what cannot be guessed, and to get a token or a ticket; ``host``: whom we have dialled.
 
     Raises:
@@ -43,46 +43,46 @@ async def log_in(channel: Calls, login: Login, env: Env, host: str) -> None:
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
     if answer.error_code:
         enabled = ", ".join(sorted(answer.mechanisms))
-        raise NotLetIn(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
-    if login.mechanism in TYPES:
+        raise AuthenticationFailed(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
+    if login.mechanism in MECHANISM_TYPES:
         nonce = (env.uuid() + env.uuid()).hex()
-        client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_token)
-        token: bytes | None = client.first()
+        client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_delegation_token)
+        token: bytes | None = client.first_message()
         while token is not None:
-            said = await _say(channel, login, token)
+            said = await _send_token(channel, login, token)
             try:
-                token = client.answer(said)
-            except BadScram as error:
-                raise NotLetIn(f"{login.mechanism}: {error}") from None
+                token = client.evaluate_challenge(said)
+            except ScramError as error:
+                raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
         return
-    if login.source is not None:
-        from ottla.peers.bearer import first_message, refused, token_of  # few show tokens
+    if login.token_source is not None:
+        from ottla.peers.bearer import get_token, initial_response, reject_token  # few show tokens
 
-        shown = await token_of(env, login.source)
+        shown = await get_token(env, login.token_source)
         try:
-            if await _say(channel, login, first_message(shown)):
-                await _say(channel, login, b"\x01")
-                raise NotLetIn(f"{login.mechanism}: the token is refused")
-        except NotLetIn:
-            refused(env, login.source, shown)
+            if await _send_token(channel, login, initial_response(shown)):
+                await _send_token(channel, login, b"\x01")
+                raise AuthenticationFailed(f"{login.mechanism}: the token is refused")
+        except AuthenticationFailed:
+            reject_token(env, login.token_source, shown)
             raise
         return
-    if login.tickets is not None:
-        from ottla.peers.tickets import show  # few show tickets
-        from ottla.world.kerberos import BadTicket
+    if login.kerberos is not None:
+        from ottla.peers.tickets import authenticate_gssapi  # few show tickets
+        from ottla.world.kerberos import InvalidTicket
 
         try:
-            await show(env, login.tickets, host, lambda token: _say(channel, login, token))
-        except BadTicket as error:
-            raise NotLetIn(f"{login.mechanism}: {error}") from None
+            await authenticate_gssapi(env, login.kerberos, host, lambda token: _send_token(channel, login, token))
+        except InvalidTicket as error:
+            raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
         return
-    await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
+    await _send_token(channel, login, f"\0{login.user}\0{login.password}".encode())
 
 
-async def _say(channel: Calls, login: Login, token: bytes) -> bytes:
+async def _send_token(channel: AuthenticationChannel, login: SaslLogin, token: bytes) -> bytes:
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        who = login.user or ("who a token names" if login.tickets is None else "who a ticket names")
-        raise NotLetIn(f"not let in as {who}: {answer.error_message or code.name}")
+        who = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
+        raise AuthenticationFailed(f"not let in as {who}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

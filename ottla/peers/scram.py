@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 SCRAM_SHA_256 = "SCRAM-SHA-256"
 SCRAM_SHA_512 = "SCRAM-SHA-512"
-TYPES: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+MECHANISM_TYPES: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 """Mechanisms with their numbers in requests and records (``ScramMechanism.java``)."""
 HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 MIN_ITERATIONS = 4096
@@ -44,11 +44,11 @@ _CLIENT_FINAL = re.compile(
 _SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+)|v=(?P<signature>{_BASE64})){_MORE}")
 
 
-class BadScram(Exception):
+class ScramError(Exception):
     """A message that is none, or a proof that proves nothing. Its text is for logs, never for the other side."""
 
 
-class Keys(NamedTuple):
+class ScramCredential(NamedTuple):
     """What a server keeps of a password."""
 
     salt: bytes
@@ -60,7 +60,7 @@ class Keys(NamedTuple):
         return f"Keys(iterations={self.iterations})"  # the rest would let whoever reads it try passwords
 
 
-class ClientFirst(NamedTuple):
+class ClientFirstMessage(NamedTuple):
     """The client's first message."""
 
     name: str
@@ -71,12 +71,12 @@ class ClientFirst(NamedTuple):
     """Without its head: what both sides sign."""
 
 
-class ClientFinal(NamedTuple):
+class ClientFinalMessage(NamedTuple):
     """The client's last message."""
 
     nonce: str
     proof: bytes
-    unproved: str
+    without_proof: str
     """Without the proof: what both sides sign."""
 
 
@@ -93,14 +93,14 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
-def keys_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Keys:
+def derive_credential(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """What a server keeps, from a salted password."""
     client_key = _mac(mechanism, salted, b"Client Key")
     stored_key = hashlib.new(HASHES[mechanism], client_key).digest()
-    return Keys(salt, stored_key, _mac(mechanism, salted, b"Server Key"), iterations)
+    return ScramCredential(salt, stored_key, _mac(mechanism, salted, b"Server Key"), iterations)
 
 
-def proves(mechanism: str, keys: Keys, auth_message: str, proof: bytes) -> bool:
+def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof: bytes) -> bool:
     """Whether a proof was made by somebody who knows the password; takes as long either way."""
     signature = _mac(mechanism, keys.stored_key, auth_message.encode())
     if len(proof) != len(signature):
@@ -109,7 +109,7 @@ def proves(mechanism: str, keys: Keys, auth_message: str, proof: bytes) -> bool:
     return hmac.compare_digest(made, keys.stored_key)
 
 
-def server_signature(mechanism: str, keys: Keys, auth_message: str) -> bytes:
+def server_signature(mechanism: str, keys: ScramCredential, auth_message: str) -> bytes:
     """The server's own proof."""
     return _mac(mechanism, keys.server_key, auth_message.encode())
 
@@ -117,7 +117,7 @@ def server_signature(mechanism: str, keys: Keys, auth_message: str) -> bytes:
 def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
     found = pattern.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
     if found is None:
-        raise BadScram(f"no SCRAM {what} message")
+        raise ScramError(f"no SCRAM {what} message")
     return found
 
 
@@ -125,10 +125,10 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except BadBase64:
-        raise BadScram("no base64") from None
+        raise ScramError("no base64") from None
 
 
-def read_client_first(raw: bytes) -> ClientFirst:
+def parse_client_first(raw: bytes) -> ClientFirstMessage:
     """Read the client's first message (item 321): one that asks for channel binding is refused.
 
     Raises:
@@ -137,25 +137,25 @@ def read_client_first(raw: bytes) -> ClientFirst:
     found = _matched(_CLIENT_FIRST, raw, "client first")
     more = dict(part.split("=", 1) for part in found["more"].split(",") if part)
     name = found["name"].replace("=2C", ",").replace("=3D", "=")
-    return ClientFirst(name, found["authzid"] or "", found["nonce"], more, found["bare"])
+    return ClientFirstMessage(name, found["authzid"] or "", found["nonce"], more, found["bare"])
 
 
-def server_first(nonce: str, keys: Keys) -> str:
+def server_first_message(nonce: str, keys: ScramCredential) -> str:
     """The server's first message; ``nonce`` is the client's with the server's own behind it."""
     return f"r={nonce},s={b64encode(keys.salt).decode()},i={keys.iterations}"
 
 
-def read_client_final(raw: bytes) -> ClientFinal:
+def parse_client_final(raw: bytes) -> ClientFinalMessage:
     """Read the client's last message.
 
     Raises:
         BadScram: it is none.
     """
     found = _matched(_CLIENT_FINAL, raw, "client final")
-    return ClientFinal(found["nonce"], _decoded(found["proof"]), found["unproved"])
+    return ClientFinalMessage(found["nonce"], _decoded(found["proof"]), found["unproved"])
 
 
-def server_final(signature: bytes) -> bytes:
+def server_final_message(signature: bytes) -> bytes:
     """The server's last message."""
     return b"v=" + b64encode(signature)
 
@@ -172,11 +172,11 @@ class ScramClient:
         self._expected: bytes | None = None
         self.is_done = False
 
-    def first(self) -> bytes:
+    def first_message(self) -> bytes:
         """What is said first."""
         return f"n,,{self._bare}".encode()
 
-    def answer(self, raw: bytes) -> bytes | None:
+    def evaluate_challenge(self, raw: bytes) -> bytes | None:
         """What is said to a message of the server's; None at the end.
 
         Raises:
@@ -185,19 +185,19 @@ class ScramClient:
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")
             if found["error"] is not None:
-                raise BadScram(f"the server says {found['error']}")
+                raise ScramError(f"the server says {found['error']}")
             if not hmac.compare_digest(_decoded(found["signature"]), self._expected):
-                raise BadScram("the server does not know the password")
+                raise ScramError("the server does not know the password")
             self.is_done = True
             return None
         found = _matched(_SERVER_FIRST, raw, "server first")
         nonce, salt, iterations = found["nonce"], _decoded(found["salt"]), int(found["iterations"])
         if not nonce.startswith(self._nonce):
-            raise BadScram("the server answers somebody else's nonce")
+            raise ScramError("the server answers somebody else's nonce")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS * 64:
-            raise BadScram(f"the server asks for {iterations} iterations")
+            raise ScramError(f"the server asks for {iterations} iterations")
         salted = salted_password(self._mechanism, self._password, salt, iterations)
-        keys = keys_of(self._mechanism, salted, salt, iterations)
+        keys = derive_credential(self._mechanism, salted, salt, iterations)
         unproved = f"c=biws,r={nonce}"
         auth_message = f"{self._bare},{raw.decode()},{unproved}"
         self._expected = server_signature(self._mechanism, keys, auth_message)

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from ottla.peers.jaas import parse_jaas
-from ottla.world.env import Env, Lane
-from ottla.world.kerberos import BadTicket, Identity
+from ottla.world.env import Env, ThreadPool
+from ottla.world.kerberos import InvalidTicket, KerberosIdentity
 
-SERVICE = "sasl.kerberos.service.name"
+SERVICE_NAME_KEY = "sasl.kerberos.service.name"
 NO_PROTECTION = 1
 _CHOICE = bytes([NO_PROTECTION, 0, 0, 0])
 _LEAST_BYTES = 4
@@ -32,15 +32,15 @@ _LINE = (
 )
 
 
-class TicketSource(NamedTuple):
+class KerberosLogin(NamedTuple):
     """Whose Kerberos tickets are shown."""
 
-    who: Identity
+    identity: KerberosIdentity
     service: str
     """What the other side is called there, mostly kafka."""
 
 
-def source_of(jaas: str | None, service: str | None) -> TicketSource:
+def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
     """Whose tickets a JAAS line names; ``service``: of the settings.
 
     Raises:
@@ -52,9 +52,11 @@ def source_of(jaas: str | None, service: str | None) -> TicketSource:
     is_set = {name for name in ("useKeyTab", "useTicketCache") if options.get(name, "").lower() == "true"}
     named = options.get("serviceName")
     if named and service and named != service:
-        raise ValueError(f"{SERVICE} {service} is another name than the JAAS line's serviceName")
+        raise ValueError(f"{SERVICE_NAME_KEY} {service} is another name than the JAAS line's serviceName")
     if not named and not service:
-        raise ValueError(f"{SERVICE} is missing: the name of the service that tickets are asked for, mostly kafka")
+        raise ValueError(
+            f"{SERVICE_NAME_KEY} is missing: the name of the service that tickets are asked for, mostly kafka"
+        )
     principal, keytab, cache = (options.get(x, "") for x in ("principal", "keyTab", "ticketCache"))
     if not is_set or ("useTicketCache" not in is_set and not (principal and keytab)):
         raise ValueError(
@@ -63,26 +65,30 @@ def source_of(jaas: str | None, service: str | None) -> TicketSource:
     if find_spec("gssapi") is None:
         raise ValueError("GSSAPI needs the library gssapi: pip install 'ottla[kerberos]'")
     if "useKeyTab" in is_set and principal and keytab:
-        return TicketSource(Identity(principal, _path(keytab)), named or service or "")
-    return TicketSource(Identity(principal, cache=_path(cache)), named or service or "")
+        return KerberosLogin(KerberosIdentity(principal, _path(keytab)), named or service or "")
+    return KerberosLogin(KerberosIdentity(principal, cache=_path(cache)), named or service or "")
 
 
 def _path(text: str) -> str:
     return text[5:] if text.upper().startswith("FILE:") else text
 
 
-async def show(env: Env, source: TicketSource, host: str, say: Callable[[bytes], Awaitable[bytes]]) -> None:
+async def authenticate_gssapi(
+    env: Env, source: KerberosLogin, host: str, say: Callable[[bytes], Awaitable[bytes]]
+) -> None:
     """Show a ticket to the service at a host; ``say``: gives what it answers.
 
     Raises:
         BadKeytab: there is no key or ticket; BadTicket: none for this service, or it is another one, or it wants to
         protect what follows; whatever ``say`` raises.
     """
-    call = await env.in_thread(partial(env.ticket, source.who, f"{source.service}@{host}"), Lane.TICKETS)
-    told = await say(await env.in_thread(partial(call.step, b""), Lane.TICKETS))
+    call = await env.in_thread(
+        partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS
+    )
+    told = await say(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
     while not call.is_established:
-        told = await say(await env.in_thread(partial(call.step, told), Lane.TICKETS))
-    offer = await env.in_thread(partial(call.unwrap, told), Lane.TICKETS)
+        told = await say(await env.in_thread(partial(call.step, told), ThreadPool.KERBEROS))
+    offer = await env.in_thread(partial(call.unwrap, told), ThreadPool.KERBEROS)
     if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
-        raise BadTicket("it wants to protect what follows, which nobody here does")
-    await say(await env.in_thread(partial(call.wrap, _CHOICE), Lane.TICKETS))
+        raise InvalidTicket("it wants to protect what follows, which nobody here does")
+    await say(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))

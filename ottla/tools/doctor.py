@@ -27,16 +27,16 @@ _OF_ZOOKEEPER = (
 )
 
 
-class Finding(NamedTuple):
-    """Something to mend. ``number`` 0: it stands nowhere, and that is what is wrong."""
+class ConfigFinding(NamedTuple):
+    """Something to mend. ``lineno`` 0: it stands nowhere, and that is what is wrong."""
 
-    number: int
+    lineno: int
     key: str
     severity: str
     text: str
 
 
-def settings_of(raw: bytes) -> list[Property]:
+def parse_settings(raw: bytes) -> list[Property]:
     """Return the settings of a properties file with their line numbers.
 
     Raises:
@@ -45,20 +45,20 @@ def settings_of(raw: bytes) -> list[Property]:
     return [Property(number, key, trim(value)) for number, key, value in parse(raw)]
 
 
-class _Config:
+class _SettingsFile:
     """The settings of a file by name."""
 
     def __init__(self, lines: list[Property]) -> None:
-        self.lines = {line.key: line for line in lines}
+        self.properties = {line.key: line for line in lines}
 
     def get(self, key: str) -> str:
         """A setting's value, its default, or an empty text."""
-        line = self.lines.get(key)
+        line = self.properties.get(key)
         return line.value if line is not None else BROKER_KEYS[key].default or ""
 
-    def given(self, key: str) -> str:
+    def configured(self, key: str) -> str:
         """What the file says, or an empty text: a default does not count."""
-        line = self.lines.get(key)
+        line = self.properties.get(key)
         return line.value if line is not None else ""
 
     def number(self, key: str) -> int:
@@ -70,21 +70,21 @@ class _Config:
 
     def listeners(self, key: str) -> Iterator[tuple[str, str, int]]:
         """(name, host, port) of each listener that can be read."""
-        for part in self.given(key).split(","):
+        for part in self.configured(key).split(","):
             if part.strip():
                 try:
                     yield parse_listener(part)
                 except ConfigException:
                     continue
 
-    def found(self, key: str, severity: str, text: str) -> Finding:
+    def finding(self, key: str, severity: str, text: str) -> ConfigFinding:
         """Something about a setting, at its line."""
-        line = self.lines.get(key)
-        return Finding(line.number if line is not None else 0, key, severity, text)
+        line = self.properties.get(key)
+        return ConfigFinding(line.number if line is not None else 0, key, severity, text)
 
 
-def _unknown_and_bad_values(c: _Config) -> Iterator[Finding]:
-    for line in c.lines.values():
+def _unknown_and_bad_values(c: _SettingsFile) -> Iterator[ConfigFinding]:
+    for line in c.properties.values():
         if line.key.startswith("listener.name."):
             continue
         known = broker_key(line.key)
@@ -92,11 +92,11 @@ def _unknown_and_bad_values(c: _Config) -> Iterator[Finding]:
             if not line.key.startswith(_OF_ZOOKEEPER):
                 near = closest_match(line.key, BROKER_KEYS)
                 text = "no broker of Kafka 4 has this setting"
-                yield Finding(line.number, line.key, DOUBTFUL, text + (f"; did you mean {near}?" if near else ""))
+                yield ConfigFinding(line.number, line.key, DOUBTFUL, text + (f"; did you mean {near}?" if near else ""))
             continue
         wrong = check_value(known, line.value)
         if wrong is not None:
-            yield Finding(line.number, line.key, WRONG, f"{wrong}{_about_units(line.value, known.type)}")
+            yield ConfigFinding(line.number, line.key, WRONG, f"{wrong}{_about_units(line.value, known.type)}")
 
 
 def _about_units(value: str, kind: str) -> str:
@@ -106,41 +106,41 @@ def _about_units(value: str, kind: str) -> str:
     return ""
 
 
-def _zookeeper(c: _Config) -> Iterator[Finding]:
-    for line in c.lines.values():
+def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
+    for line in c.properties.values():
         if line.key.startswith(_OF_ZOOKEEPER):
             text = "belongs to Kafka with ZooKeeper, which ended with Kafka 3; leave it out"
-            yield Finding(line.number, line.key, WRONG if line.key == "zookeeper.connect" else DOUBTFUL, text)
+            yield ConfigFinding(line.number, line.key, WRONG if line.key == "zookeeper.connect" else DOUBTFUL, text)
 
 
-def _advertised(c: _Config) -> Iterator[Finding]:
+def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Clients must be told an address that means something where they are."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
-    values = {line.key: line.value for line in c.lines.values()}
+    values = {line.key: line.value for line in c.properties.values()}
     is_controller = addresses.parse_roles(values) == {addresses.CONTROLLER_ROLE}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
                 f"tells clients to go to {host or 'nowhere'}, which is no address; name one they reach, or leave it out"
             )
-            yield c.found("advertised.listeners", WRONG, text)
+            yield c.finding("advertised.listeners", WRONG, text)
         elif host in LOCAL_HOST and bound.get(name, "") in ANY_HOST and bound:
             text = (
                 f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
             )
-            yield c.found("advertised.listeners", DOUBTFUL, text)
+            yield c.finding("advertised.listeners", DOUBTFUL, text)
         if bound and not is_controller and name not in (*bound, *addresses.controller_listener_names(values)):
-            yield c.found("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
+            yield c.finding("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
 
 
-def _listeners_clash(c: _Config) -> Iterator[Finding]:
+def _listeners_clash(c: _SettingsFile) -> Iterator[ConfigFinding]:
     seen: dict[object, str] = {}
     hosts: dict[int, str] = {}
     for name, host, port in c.listeners("listeners"):
         if name in seen.values():
-            yield c.found("listeners", WRONG, f"two listeners are named {name}")
+            yield c.finding("listeners", WRONG, f"two listeners are named {name}")
         if port and port in seen and not _is_other_stack(hosts[port], host):
-            yield c.found("listeners", WRONG, f"{seen[port]} and {name} both want port {port}")
+            yield c.finding("listeners", WRONG, f"{seen[port]} and {name} both want port {port}")
         seen[port or name] = name
         hosts[port] = host
 
@@ -153,36 +153,36 @@ def _is_other_stack(host: str, other: str) -> bool:
         return False
 
 
-def _together(c: _Config) -> Iterator[Finding]:
+def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Rules between settings that are valid each by itself (``KafkaConfig.validateValues``)."""
     from ottla.controller import broker_rules
 
     valid = {}
-    for line in c.lines.values():
+    for line in c.properties.values():
         known = broker_key(line.key)
         if known is not None and check_value(known, line.value) is None:
             valid[line.key] = line.value
     directories = (
-        () if "log.dirs" in valid or "log.dir" in valid else c.given(broker_rules.CORDONED_LOG_DIRS).split(",")
+        () if "log.dirs" in valid or "log.dir" in valid else c.configured(broker_rules.CORDONED_LOG_DIRS).split(",")
     )
     try:
         broker_rules.check_combinations(valid, directories)
         broker_rules.check_classes(valid)
     except broker_rules.InvalidBrokerConfig as error:
         text = str(error)
-        named = [key for key in c.lines if key in text]
-        yield c.found(max(named, key=len) if named else next(iter(c.lines)), WRONG, text)
+        named = [key for key in c.properties if key in text]
+        yield c.finding(max(named, key=len) if named else next(iter(c.properties)), WRONG, text)
 
 
-def _cannot_be(c: _Config) -> Iterator[Finding]:
+def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Roles, listeners and voters that do not go together."""
-    values = canonical_values({line.key: line.value for line in c.lines.values()})
+    values = canonical_values({line.key: line.value for line in c.properties.values()})
     for key, text in addresses.find_config_problems(values, _node_id(c, -1)):
-        yield c.found(key, WRONG, text)
-    yield from _doors(c, values)
+        yield c.finding(key, WRONG, text)
+    yield from _listener_security(c, values)
 
 
-def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
+def _listener_security(c: _SettingsFile, values: dict[str, str]) -> Iterator[ConfigFinding]:
     """Listeners that ask who comes."""
     try:
         served = addresses.security_protocols_by_listener(values)
@@ -193,38 +193,38 @@ def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
 
         for key, text in (
             *doors.find_listener_problems(values, served),
-            *ways.find_credential_problems(_as_node(c, values)),
+            *ways.find_credential_problems(_node_config(c, values)),
         ):
-            yield c.found(key, WRONG, text)
+            yield c.finding(key, WRONG, text)
 
 
-def _as_node(c: _Config, values: dict[str, str]) -> NodeConfig:
+def _node_config(c: _SettingsFile, values: dict[str, str]) -> NodeConfig:
     return NodeConfig(values, node_id=_node_id(c, 1))
 
 
-def _node_id(c: _Config, default: int) -> int:
+def _node_id(c: _SettingsFile, default: int) -> int:
     """Return the id of the node; the default where it is not set or invalid."""
     for key in ("node.id", "broker.id"):
-        if c.given(key):
+        if c.configured(key):
             try:
-                return parse_integer(c.given(key), 32)
+                return parse_integer(c.configured(key), 32)
             except ValueError:
                 return default
     return default
 
 
-def _is_alone(c: _Config) -> bool:
+def _has_no_other_controllers(c: _SettingsFile) -> bool:
     """Whether no other controllers are named."""
-    values = {line.key: line.value for line in c.lines.values()}
+    values = {line.key: line.value for line in c.properties.values()}
     try:
         return NodeConfig(values, node_id=c.number("node.id")).is_standalone
     except ConfigException:
         return False
 
 
-def _replication(c: _Config) -> Iterator[Finding]:
+def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """One node keeps one copy."""
-    if not _is_alone(c):
+    if not _has_no_other_controllers(c):
         return
     for key in (
         "default.replication.factor",
@@ -232,58 +232,58 @@ def _replication(c: _Config) -> Iterator[Finding]:
         "transaction.state.log.replication.factor",
         "share.coordinator.state.topic.replication.factor",
     ):
-        if key in c.lines and c.number(key) > 1:
-            yield c.found(key, WRONG, f"{c.get(key)} copies need as many nodes; there is one: write 1")
+        if key in c.properties and c.number(key) > 1:
+            yield c.finding(key, WRONG, f"{c.get(key)} copies need as many nodes; there is one: write 1")
     least = c.number("min.insync.replicas")
-    if "min.insync.replicas" in c.lines and least > max(c.number("default.replication.factor"), 1):
+    if "min.insync.replicas" in c.properties and least > max(c.number("default.replication.factor"), 1):
         text = f"asks for {least} in-sync copies of topics that have {c.get('default.replication.factor')} by default"
-        yield c.found("min.insync.replicas", DOUBTFUL, text)
+        yield c.finding("min.insync.replicas", DOUBTFUL, text)
 
 
-def _security(c: _Config) -> Iterator[Finding]:
-    named = c.given("authorizer.class.name").strip()
+def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
+    named = c.configured("authorizer.class.name").strip()
     if named not in ("", addresses.STANDARD_AUTHORIZER):
         text = f"{named} is not here: write {addresses.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
-        yield c.found("authorizer.class.name", WRONG, text)
+        yield c.finding("authorizer.class.name", WRONG, text)
     if c.get("remote.log.storage.system.enable").lower() == "true":
-        yield c.found("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
+        yield c.finding("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
 
 
-def _sizes(c: _Config) -> Iterator[Finding]:
+def _sizes(c: _SettingsFile) -> Iterator[ConfigFinding]:
     largest = c.number("message.max.bytes")
     for key, why in (
         ("socket.request.max.bytes", "a request that carries the largest message would end its connection"),
         ("fetch.max.bytes", "the largest message fills more than a whole answer"),
         ("log.segment.bytes", "the largest message does not fit a segment"),
     ):
-        if {key, "message.max.bytes"} & set(c.lines) and 0 < c.number(key) < largest:
-            where = "message.max.bytes" if "message.max.bytes" in c.lines else key
-            yield c.found(where, DOUBTFUL, f"message.max.bytes is {largest}, {key} only {c.get(key)}: {why}")
+        if {key, "message.max.bytes"} & set(c.properties) and 0 < c.number(key) < largest:
+            where = "message.max.bytes" if "message.max.bytes" in c.properties else key
+            yield c.finding(where, DOUBTFUL, f"message.max.bytes is {largest}, {key} only {c.get(key)}: {why}")
 
 
-def _directories(c: _Config) -> Iterator[Finding]:
-    key = "log.dirs" if "log.dirs" in c.lines else "log.dir"
-    directories = [x.strip() for x in c.given(key).split(",") if x.strip()]
+def _directories(c: _SettingsFile) -> Iterator[ConfigFinding]:
+    key = "log.dirs" if "log.dirs" in c.properties else "log.dir"
+    directories = [x.strip() for x in c.configured(key).split(",") if x.strip()]
     if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
-        yield c.found(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
+        yield c.finding(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
     for twice in sorted({x for x in directories if directories.count(x) > 1}):
-        yield c.found(key, WRONG, f"names {twice} twice")
+        yield c.finding(key, WRONG, f"names {twice} twice")
 
 
-def _retention(c: _Config) -> Iterator[Finding]:
+def _retention(c: _SettingsFile) -> Iterator[ConfigFinding]:
     order = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    named = [key for key in order if key in c.lines]
+    named = [key for key in order if key in c.properties]
     for key in named[1:]:
-        yield c.found(key, DOUBTFUL, f"has no effect: {named[0]} wins over it")
+        yield c.finding(key, DOUBTFUL, f"has no effect: {named[0]} wins over it")
 
 
-RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[_SettingsFile], Iterator[ConfigFinding]], ...] = (
     _unknown_and_bad_values,
     _zookeeper,
-    _advertised,
+    _advertised_listeners,
     _listeners_clash,
-    _cannot_be,
-    _together,
+    _roles_listeners_and_voters,
+    _dependent_settings,
     _replication,
     _security,
     _sizes,
@@ -292,14 +292,14 @@ RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
 )
 
 
-def diagnose(lines: list[Property]) -> list[Finding]:
+def diagnose(lines: list[Property]) -> list[ConfigFinding]:
     """Everything that is wrong or doubtful, in the order of the lines."""
-    config = _Config(lines)
+    config = _SettingsFile(lines)
     return sorted({finding for rule in RULES for finding in rule(config)})
 
 
-def refusals(values: Mapping[str, str]) -> list[str]:
+def unsupported_settings(values: Mapping[str, str]) -> list[str]:
     """What a node must not start with: settings it could not keep to."""
-    config = _Config([Property(0, key, value) for key, value in values.items()])
-    rules = (_advertised, _listeners_clash, _cannot_be, _security)
+    config = _SettingsFile([Property(0, key, value) for key, value in values.items()])
+    rules = (_advertised_listeners, _listeners_clash, _roles_listeners_and_voters, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

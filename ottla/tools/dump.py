@@ -32,12 +32,12 @@ from ottla.world.disk import Disk, read_file
 Row = dict[str, Any]
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON can hold it: messages as objects, ids as 22 characters, other bytes as text or hex."""
     if isinstance(value, Message):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: to_json_value(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple):
-        return [plain(x) for x in value]
+        return [to_json_value(x) for x in value]
     if isinstance(value, bytes | memoryview):
         raw = bytes(value)
         if len(raw) == 16:
@@ -49,20 +49,20 @@ def plain(value: Any) -> Any:
     return value
 
 
-HIDDEN = "(hidden)"
+REDACTED = "(hidden)"
 """What stands where a secret would."""
 _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 
-def shown(record: Message) -> Any:
+def redact_record(record: Message) -> Any:
     """A metadata record without what lets somebody in (``MetadataRecordRedactor.java``)."""
-    out: dict[str, Any] = plain(record)
+    out: dict[str, Any] = to_json_value(record)
     name = type(record).__name__
     for field in _SECRETS.get(name, ()):
-        out[field] = HIDDEN
+        out[field] = REDACTED
     is_set = name == "ConfigRecord" and out["resource_type"] == RESOURCE_BROKER and out["value"] is not None
     if is_set and is_secret(out["name"]):
-        out["value"] = HIDDEN
+        out["value"] = REDACTED
     return out
 
 
@@ -72,26 +72,26 @@ def is_secret(name: str) -> bool:
     return key is None or key.type == "PASSWORD"
 
 
-def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
+def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
     """What a record of an internal topic says; None for other topics."""
     try:
         if header.is_control:
             message = decode_control_record(record)
-            return None if message is None else {type(message).__name__: plain(message)}
+            return None if message is None else {type(message).__name__: to_json_value(message)}
         if topic == "__cluster_metadata":
             inner = mr.decode_record(record.value or b"")
-            return {type(inner).__name__: shown(inner)}
+            return {type(inner).__name__: redact_record(inner)}
         if topic == "__consumer_offsets":
             found = gr.decode(record.key, record.value)
-            return None if found is None else {"key": plain(found.key), "value": plain(found.value)}
+            return None if found is None else {"key": to_json_value(found.key), "value": to_json_value(found.value)}
         if topic == "__transaction_state":
-            return _transaction(record)
+            return _decode_transaction_record(record)
     except (WireError, msgspec.MsgspecError) as error:
         return {"unreadable": str(error)}
     return None
 
 
-def _transaction(record: r.Record) -> Any:
+def _decode_transaction_record(record: r.Record) -> Any:
     """What is known of a transactional id from here on; None for a record nobody knows."""
     from ottla.broker.txn.records import decode
 
@@ -107,7 +107,7 @@ def _transaction(record: r.Record) -> Any:
     }
 
 
-def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
+def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
     """A batch's header."""
     return {
         "kind": "batch",
@@ -131,11 +131,11 @@ def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
     }
 
 
-def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
+def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
     """The batches of a segment or snapshot, with ``deep`` their records too."""
     end = 0
     for position, header in legacy.iterate_any_batches(raw):
-        yield batch_row(header, position, valid=legacy.any_crc_matches(raw, header, position))
+        yield batch_summary(header, position, valid=legacy.any_crc_matches(raw, header, position))
         end = position + header.size_bytes
         if not deep:
             continue
@@ -145,13 +145,13 @@ def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
                 "offset": record.offset,
                 "timestamp": record.timestamp_ms,
                 **_key_value(record),
-                "headers": {k: plain(v) for k, v in record.headers},
+                "headers": {k: to_json_value(v) for k, v in record.headers},
             }
-            content = _content(topic, header, record)
+            content = _decode_internal_record(topic, header, record)
             if content is not None:
                 row["content"] = content
-                if topic == "__cluster_metadata" and HIDDEN in repr(content):
-                    row["value"] = HIDDEN
+                if topic == "__cluster_metadata" and REDACTED in repr(content):
+                    row["value"] = REDACTED
             yield row
     if end != len(raw):
         yield {"kind": "damage", "position": end, "bytes": len(raw) - end}
@@ -161,12 +161,12 @@ def _key_value(record: r.Record) -> Row:
     return {
         "key_size": -1 if record.key is None else len(record.key),
         "value_size": -1 if record.value is None else len(record.value),
-        "key": plain(record.key),
-        "value": plain(record.value),
+        "key": to_json_value(record.key),
+        "value": to_json_value(record.value),
     }
 
 
-def _snapshot_rows(disk: Disk, path: str) -> Iterator[Row]:
+def _dump_producer_snapshot(disk: Disk, path: str) -> Iterator[Row]:
     for pid, p in ProducerStateManager.unpack(read_file(disk, path), path).producers.items():
         last = p.batches[-1] if p.batches else None
         yield {
@@ -181,7 +181,7 @@ def _snapshot_rows(disk: Disk, path: str) -> Iterator[Row]:
         }
 
 
-def rows_of(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
+def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     """The rows of a file, by its name.
 
     Raises:
@@ -192,9 +192,9 @@ def rows_of(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     stem, _, suffix = name.rpartition(".")
     if suffix == "checkpoint":
         read_snapshot(disk, path)
-        yield from segment_rows(read_file(disk, path), "__cluster_metadata", deep=deep)
+        yield from dump_segment(read_file(disk, path), "__cluster_metadata", deep=deep)
     elif suffix == "log" and stem.isdigit():
-        yield from segment_rows(read_file(disk, path), topic, deep=deep)
+        yield from dump_segment(read_file(disk, path), topic, deep=deep)
     elif suffix == "index":
         index = OffsetIndex.unpack(int(stem), read_file(disk, path), path)
         for relative, position in zip(index.offsets, index.positions, strict=True):
@@ -207,7 +207,7 @@ def rows_of(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
         for entry in read_txn_index(disk, path):
             yield {"kind": "aborted", **entry._asdict()}
     elif suffix == "snapshot":
-        yield from _snapshot_rows(disk, path)
+        yield from _dump_producer_snapshot(disk, path)
     else:
         yield from _small_file(disk, path, name)
 

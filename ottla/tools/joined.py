@@ -17,13 +17,13 @@ class CannotJoin(ConfigException):
     """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
 
 
-def remember(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
+def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
     """Keep what later starts need, so that nobody has to be asked again."""
     kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
     checkpoints.write_properties(disk, f"{directory}/{JOINED_FILE}", kept, now_ms)
 
 
-def recall(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
+def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
     """The settings with what the directory remembers; the same where they say it themselves, or nothing is there.
 
     Raises:

@@ -14,22 +14,22 @@ from ottla.controller.config_keys import broker_key
 from ottla.controller.format import BOOTSTRAP_FILE
 from ottla.log.directory import METADATA_TOPIC
 from ottla.log.java_properties import Property
-from ottla.tools.doctor import DOUBTFUL, Finding
-from ottla.tools.secure import TRUSTED
+from ottla.tools.doctor import DOUBTFUL, ConfigFinding
+from ottla.tools.secure import CA_FILE
 
 _OTHERS = 0o077
 _DIRECTORIES = ("log.dirs", "log.dir", "metadata.log.dir")
 _KEY_FILES = ("ssl.keystore.location", "sasl.oauthbearer.assertion.private.key.file")
 
 
-def exposed_in(data_dir: str) -> Iterator[str]:
+def find_exposed_paths(data_dir: str) -> Iterator[str]:
     """Yield the paths of a data directory that may hold credentials and are open to other users.
 
     A directory that cannot be listed is skipped.
     """
     metadata = f"{data_dir}/{METADATA_TOPIC}-0"
     for name in _names(data_dir):
-        is_own = name.startswith("secure") and name.endswith((".json", ".pem", ".properties")) and name != TRUSTED
+        is_own = name.startswith("secure") and name.endswith((".json", ".pem", ".properties")) and name != CA_FILE
         if (is_own or name.startswith(BOOTSTRAP_FILE)) and is_exposed(f"{data_dir}/{name}"):
             yield f"{data_dir}/{name}"
     if is_exposed(metadata):
@@ -59,19 +59,21 @@ def _is_password(key: str) -> bool:
     return known is not None and known.type == "PASSWORD"
 
 
-def describe(path: str) -> str:
+def describe_exposed_path(path: str) -> str:
     """Say how to close a path to other users."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     wanted = "700" if os.path.isdir(path) else "600"
     return f"credentials may be read by other users: {path} (mode {mode:04o}); run chmod {wanted} on it"
 
 
-def diagnose_directory(data_dir: str) -> list[Finding]:
+def diagnose_directory(data_dir: str) -> list[ConfigFinding]:
     """Return a finding for each exposed path of a data directory."""
-    return [Finding(0, "log.dirs", DOUBTFUL, describe(path)) for path in exposed_in(data_dir)]
+    return [
+        ConfigFinding(0, "log.dirs", DOUBTFUL, describe_exposed_path(path)) for path in find_exposed_paths(data_dir)
+    ]
 
 
-def diagnose_files(lines: Iterable[Property], settings_file: str | None) -> list[Finding]:
+def diagnose_files(lines: Iterable[Property], settings_file: str | None) -> list[ConfigFinding]:
     """Return a finding for each exposed file that settings name, and for the settings file if it has passwords.
 
     Args:
@@ -83,11 +85,11 @@ def diagnose_files(lines: Iterable[Property], settings_file: str | None) -> list
     for line in named:
         if line.key in _DIRECTORIES:
             for directory in line.value.split(","):
-                found = exposed_in(directory.strip()) if directory.strip() else ()
-                out += [Finding(line.number, line.key, DOUBTFUL, describe(path)) for path in found]
+                found = find_exposed_paths(directory.strip()) if directory.strip() else ()
+                out += [ConfigFinding(line.number, line.key, DOUBTFUL, describe_exposed_path(path)) for path in found]
         elif line.key.endswith(_KEY_FILES) and is_exposed(line.value.strip()):
-            out.append(Finding(line.number, line.key, DOUBTFUL, describe(line.value.strip())))
+            out.append(ConfigFinding(line.number, line.key, DOUBTFUL, describe_exposed_path(line.value.strip())))
     secret = next((line for line in named if line.value and _is_password(line.key)), None)
     if secret is not None and settings_file is not None and is_exposed(settings_file):
-        out.append(Finding(secret.number, secret.key, DOUBTFUL, describe(settings_file)))
+        out.append(ConfigFinding(secret.number, secret.key, DOUBTFUL, describe_exposed_path(settings_file)))
     return out

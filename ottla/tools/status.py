@@ -9,12 +9,12 @@ from ottla.peers.client import ClusterClient
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import metadata as md
-from ottla.world.hosts import host_port
+from ottla.world.hosts import format_address
 
 Row = dict[str, Any]
 
 
-def rows_of(
+def build_status_table(
     cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
 ) -> list[Row]:
     """One row for each node that a broker or controller is known of."""
@@ -31,10 +31,10 @@ def rows_of(
         rows.append(
             {
                 "node": node,
-                "address": "-" if broker is None else host_port(broker.host, broker.port),
+                "address": "-" if broker is None else format_address(broker.host, broker.port),
                 "rack": "-" if broker is None or broker.rack is None else broker.rack,
                 "broker": "-" if broker is None else "fenced" if broker.is_fenced else "alive",
-                "quorum": _part(node, part.leader_id, node in voters, node in observers),
+                "quorum": _quorum_role(node, part.leader_id, node in voters, node in observers),
                 "metadata lag": "-" if state is None else max(_end(voters, part.leader_id) - state.log_end_offset, 0),
                 "leads": sum(p.leader_id == node for p in partitions),
                 "replicas": len(mine),
@@ -44,7 +44,7 @@ def rows_of(
     return rows
 
 
-def _part(node: int, leader_id: int, votes: bool, observes: bool) -> str:  # noqa: FBT001
+def _quorum_role(node: int, leader_id: int, votes: bool, observes: bool) -> str:  # noqa: FBT001
     if node == leader_id:
         return "leader"
     return "voter" if votes else "observer" if observes else "-"
@@ -55,9 +55,9 @@ def _end(voters: dict[int, dq.ReplicaState], leader_id: int) -> int:
     return 0 if leader is None else leader.log_end_offset
 
 
-async def status_of(client: ClusterClient) -> tuple[list[Row], int, str | None]:
+async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, str | None]:
     """Ask a cluster: its rows, or an error code with its text."""
-    channel = await client.any()
+    channel = await client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
     topics = await client.metadata(None)
     asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
@@ -65,4 +65,4 @@ async def status_of(client: ClusterClient) -> tuple[list[Row], int, str | None]:
     code = cluster.error_code or quorum.error_code or quorum.topics[0].partitions[0].error_code
     if code:
         return [], code, cluster.error_message or quorum.error_message
-    return rows_of(cluster, topics, quorum), 0, None
+    return build_status_table(cluster, topics, quorum), 0, None

@@ -14,11 +14,11 @@ from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment
 from ottla.wire.messages import incremental_alter_configs as ia
 
-SIDES = ("leader", "follower")
+ROLES = ("leader", "follower")
 _SET, _DELETE = 0, 1
 
 
-def throttle(
+def throttle_configs(
     moves: Iterable[PlannedReassignment], before: Mapping[PlannedPartition, Sequence[int]], rate_bytes_s: int
 ) -> list[ia.AlterConfigsResource]:
     """What is to be set before the moves begin. ``before``: the replicas each partition has until then."""
@@ -34,16 +34,16 @@ def throttle(
             brokers.update(had, comes)
     rows = []
     for topic, replicas in old.items():
-        named = zip(SIDES, (replicas, new[topic]), strict=True)
+        named = zip(ROLES, (replicas, new[topic]), strict=True)
         configs = [ia.AlterableConfig(f"{s}.replication.throttled.replicas", _SET, ",".join(x)) for s, x in named]
         rows.append(ia.AlterConfigsResource(RESOURCE_TOPIC, topic, configs))
     for broker in sorted(brokers):
-        configs = [ia.AlterableConfig(f"{s}.replication.throttled.rate", _SET, str(rate_bytes_s)) for s in SIDES]
+        configs = [ia.AlterableConfig(f"{s}.replication.throttled.rate", _SET, str(rate_bytes_s)) for s in ROLES]
         rows.append(ia.AlterConfigsResource(RESOURCE_BROKER, str(broker), configs))
     return rows
 
 
-def lifted(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
+def throttle_removals(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
     """What takes such settings away again."""
     return [
         ia.AlterConfigsResource(

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ottla.controller.image import RESOURCE_BROKER
-from ottla.tools.dump import HIDDEN, is_secret, plain
+from ottla.tools.dump import REDACTED, is_secret, to_json_value
 from ottla.wire import batch as b
 from ottla.wire import compiler, inspect
 from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
@@ -25,10 +25,10 @@ from ottla.wire.schema import Message, fields_of
 
 LINE_WIDTH = 140
 Address = tuple[str, int]
-Place = Callable[[Address], Address]
+AddressMapper = Callable[[Address], Address]
 """Where a client shall go instead of a broker's own address."""
 
-_NAMES_BROKERS = (
+_APIS_NAMING_BROKERS = (
     ApiKey.METADATA,
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_CLUSTER,
@@ -40,7 +40,7 @@ _NAMES_BROKERS = (
 
 
 @dataclass(slots=True)
-class Asked:
+class TracedRequest:
     """A request whose answer is still to come."""
 
     key: ApiKey
@@ -48,13 +48,13 @@ class Asked:
     at_ms: float
 
 
-def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Iterator[str]:
+def format_message(value: Any, version: int, indent: int = 1, name: str = "") -> Iterator[str]:
     """A message's fields of this version, a line each; small structs take one line, what is empty none."""
     pad = "    " * indent
     if isinstance(value, Message):
         fields = [(s.name, getattr(value, s.name)) for s in fields_of(type(value)) if version in s.versions]
         fields = [(n, v) for n, v in fields if v is not None and v != [] and v != "" and v != b""]
-        fields = [(n, _redacted(value, n, v)) for n, v in fields]
+        fields = [(n, _redact(value, n, v)) for n, v in fields]
         texts = [f"{n}={_scalar(n, v)}" for n, v in fields if not isinstance(v, Message | list | memoryview)]
         line = f"{pad}{name}: {' '.join(texts)}"
         if name and len(texts) == len(fields) and len(line) <= LINE_WIDTH:
@@ -63,20 +63,20 @@ def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Itera
         if name:
             yield f"{pad}{name}:"
         for field, item in fields:
-            yield from lines_of(item, version, indent + bool(name), field)
+            yield from format_message(item, version, indent + bool(name), field)
     elif isinstance(value, list) and value and isinstance(value[0], Message):
         for number, item in enumerate(value):
-            yield from lines_of(item, version, indent, f"{name}[{number}]")
+            yield from format_message(item, version, indent, f"{name}[{number}]")
     elif isinstance(value, memoryview) or (name == "records" and isinstance(value, bytes)):
         yield f"{pad}{name}: {_batches(value)}"
     else:
         yield f"{pad}{name}: {_scalar(name, value)}"
 
 
-def _redacted(message: Any, field: str, value: Any) -> Any:
+def _redact(message: Any, field: str, value: Any) -> Any:
     """A broker's settings without the values of those that may be secrets."""
     if field == "configs" and getattr(message, "resource_type", 0) == RESOURCE_BROKER:
-        return [replace(x, value=HIDDEN) if x.value is not None and is_secret(x.name) else x for x in value]
+        return [replace(x, value=REDACTED) if x.value is not None and is_secret(x.name) else x for x in value]
     return value
 
 
@@ -90,7 +90,7 @@ def _scalar(name: str, value: Any) -> str:
         return f"{value}({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
         return f"{value}({ApiKey(value).name})"
-    return f"({len(value)} bytes)" if name in _SECRETS else repr(plain(value))
+    return f"({len(value)} bytes)" if name in _SECRETS else repr(to_json_value(value))
 
 
 def _batches(raw: Buffer) -> str:
@@ -107,7 +107,7 @@ def _batches(raw: Buffer) -> str:
     return f"{len(raw)} bytes: " + "; ".join(words)
 
 
-def _redirect(value: Any, place: Place) -> bool:
+def _map_addresses(value: Any, place: AddressMapper) -> bool:
     """Put other addresses wherever a message has a host and a port; says whether there were any."""
     found = False
     if isinstance(value, Message):
@@ -115,35 +115,35 @@ def _redirect(value: Any, place: Place) -> bool:
             value.host, value.port = place((value.host, value.port))
             return True
         for field in value.__struct_fields__:
-            found |= _redirect(getattr(value, field), place)
+            found |= _map_addresses(getattr(value, field), place)
     elif isinstance(value, list):
         for item in value:
-            found |= _redirect(item, place)
+            found |= _map_addresses(item, place)
     return found
 
 
-class Conversation:
+class ConnectionTrace:
     """One client's connection."""
 
-    def __init__(self, who: str, place: Place, say: Callable[[str], None], *, show_bytes: bool) -> None:
+    def __init__(self, who: str, place: AddressMapper, say: Callable[[str], None], *, show_bytes: bool) -> None:
         self._who = who
         self._place = place
-        self._say = say
+        self._print = say
         self._bytes = show_bytes
-        self._asked: dict[int, Asked] = {}
+        self._pending: dict[int, TracedRequest] = {}
 
     def request(self, frame: bytes, now_ms: float) -> None:
         """A request passes."""
         try:
             request = parse_request(memoryview(frame)[4:])
         except WireError as error:
-            self._say(f"{self._who} -> {len(frame)} bytes that cannot be read: {error}")
+            self._print(f"{self._who} -> {len(frame)} bytes that cannot be read: {error}")
             return
         head = f"{self._who} -> {request.key.name} v{request.version}"
-        self._say(f"{head}  (number {request.correlation_id}, client {request.client_id!r}, {len(frame)} bytes)")
+        self._print(f"{head}  (number {request.correlation_id}, client {request.client_id!r}, {len(frame)} bytes)")
         body = self._request_body(request, frame)
         if not (request.key is ApiKey.PRODUCE and getattr(body, "acks", 1) == 0):
-            self._asked[request.correlation_id] = Asked(request.key, request.version, now_ms)
+            self._pending[request.correlation_id] = TracedRequest(request.key, request.version, now_ms)
 
     def _request_body(self, request: RequestFrame, frame: bytes) -> Message | None:
         try:
@@ -153,30 +153,30 @@ class Conversation:
             else:
                 self._fields(body, request.version)
         except WireError as error:
-            self._say(f"    {error}")
+            self._print(f"    {error}")
             return None
         return body
 
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
         """An answer passes; gives what the client shall get."""
         number = int.from_bytes(frame[4:8], "big", signed=True)
-        asked = self._asked.pop(number, None)
+        asked = self._pending.pop(number, None)
         if asked is None:
-            self._say(f"{self._who} <- {len(frame)} bytes to a request nobody sent (number {number})")
+            self._print(f"{self._who} <- {len(frame)} bytes to a request nobody sent (number {number})")
             return [frame]
         took_ms = now_ms - asked.at_ms
         name = f"{asked.key.name} v{asked.version}"
-        self._say(f"{self._who} <- {name}  (number {number}, {len(frame)} bytes, after {took_ms:.1f} ms)")
+        self._print(f"{self._who} <- {name}  (number {number}, {len(frame)} bytes, after {took_ms:.1f} ms)")
         try:
             return self._response_body(asked, number, frame)
         except WireError as error:
-            self._say(f"    {error}")
+            self._print(f"    {error}")
             return [frame]
 
-    def brokers_in(self, frame: bytes) -> list[Address]:
+    def named_brokers(self, frame: bytes) -> list[Address]:
         """The brokers an answer that is about to pass names."""
-        asked = self._asked.get(int.from_bytes(frame[4:8], "big", signed=True))
-        if asked is None or asked.key not in _NAMES_BROKERS:
+        asked = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
+        if asked is None or asked.key not in _APIS_NAMING_BROKERS:
             return []
         found: list[Address] = []
 
@@ -186,12 +186,12 @@ class Conversation:
 
         try:
             _, pos = compiler.decode(ResponseHeader, response_header_version(asked.key, asked.version), frame, 4)
-            _redirect(compiler.decode(response_class(asked.key), asked.version, frame, pos)[0], note)
+            _map_addresses(compiler.decode(response_class(asked.key), asked.version, frame, pos)[0], note)
         except WireError:
             pass
         return found
 
-    def _response_body(self, asked: Asked, number: int, frame: bytes) -> list[Any]:
+    def _response_body(self, asked: TracedRequest, number: int, frame: bytes) -> list[Any]:
         key, version = asked.key, asked.version
         view = memoryview(frame)
         if key is ApiKey.API_VERSIONS and int.from_bytes(frame[8:10], "big") == ErrorCode.UNSUPPORTED_VERSION:
@@ -199,7 +199,7 @@ class Conversation:
         _, pos = compiler.decode(ResponseHeader, response_header_version(key, version), view, 4)
         body, _ = compiler.decode(response_class(key), version, view, pos)
         out: list[Any] = [frame]
-        if key in _NAMES_BROKERS and _redirect(body, self._place):
+        if key in _APIS_NAMING_BROKERS and _map_addresses(body, self._place):
             out = encode_response(key, version, number, body)
         if self._bytes:
             self._spans(inspect.response_spans(key, version, frame), frame)
@@ -208,9 +208,9 @@ class Conversation:
         return out
 
     def _fields(self, body: Message, version: int) -> None:
-        for line in lines_of(body, version):
-            self._say(line)
+        for line in format_message(body, version):
+            self._print(line)
 
     def _spans(self, spans: list[inspect.FieldSpan], frame: bytes) -> None:
         for line in inspect.format_spans(spans, frame):
-            self._say(line)
+            self._print(line)

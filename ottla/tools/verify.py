@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import OffsetIndex, TimeIndex, read_txn_index
-from ottla.tools.dump import rows_of
+from ottla.tools.dump import dump_file
 from ottla.wire import batch as b
 from ottla.wire import legacy
 from ottla.wire import records as r
@@ -24,7 +24,7 @@ Batches = dict[int, b.BatchHeader]
 """By position."""
 
 
-def problems_of(disk: Disk, path: str) -> Iterator[str]:
+def find_problems(disk: Disk, path: str) -> Iterator[str]:
     """What is wrong with a file, in words; nothing for one that is as it should be.
 
     Raises:
@@ -43,7 +43,7 @@ def problems_of(disk: Disk, path: str) -> Iterator[str]:
             check = {"index": _offsets, "timeindex": _times, "txnindex": _aborted}[suffix]
             yield from check(disk, path, int(digits), raw)
         else:
-            for row in rows_of(disk, path):
+            for row in dump_file(disk, path):
                 if row["kind"] == "damage" or row.get("valid") is False:
                     yield f"{row}"
     except (CorruptFile, WireError) as error:

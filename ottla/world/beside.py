@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla.world.env import ChildDied, Ground
+from ottla.world.env import ChildDied, WorkerContext
 from ottla.world.real_disk import RealDisk
-from ottla.world.this_machine import monotonic_s, pause
+from ottla.world.this_machine import monotonic_s, sleep_blocking
 
 T = TypeVar("T")
 A = TypeVar("A")
 NICENESS = 10
 
 
-async def run_beside(work: Callable[[Ground, A], T], argument: A) -> T:
+async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: A) -> T:
     """Run ``work(ground, argument)`` in a child process; cancelled, the child is killed.
 
     Raises:
@@ -46,7 +46,7 @@ async def run_beside(work: Callable[[Ground, A], T], argument: A) -> T:
     return answer
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """An orphan must not go on writing: the next node will do the job again."""
     never = threading.Event()
     while os.getppid() == parent:
@@ -57,11 +57,11 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """The child: one job from standard input, its outcome to standard output."""
     os.nice(NICENESS)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own parent's words
     outcome: tuple[bool, Any]
     try:
-        outcome = (True, work(Ground(RealDisk(), monotonic_s, pause), argument))
+        outcome = (True, work(WorkerContext(RealDisk(), monotonic_s, sleep_blocking), argument))
     except Exception as error:  # noqa: BLE001,RUF100 - the parent decides what it means
         outcome = (False, error)
     sys.stdout.buffer.write(pickle.dumps(outcome))

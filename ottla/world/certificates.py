@@ -13,19 +13,19 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-from ottla.world.tls import BadTls
+from ottla.world.tls import InvalidTlsConfig
 
-DAYS = 3650
+VALIDITY_DAYS = 3650
 _MISSING = "making certificates needs the openssl command (Debian: apt install openssl)"
 
 
 def _run(where: str, *arguments: str) -> None:
     command = shutil.which("openssl")
     if command is None:
-        raise BadTls(_MISSING)
+        raise InvalidTlsConfig(_MISSING)
     done = subprocess.run([command, *arguments], cwd=where, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise BadTls(f"openssl {arguments[0]}: {done.stderr.strip().splitlines()[-1:] or 'failed'}")
+        raise InvalidTlsConfig(f"openssl {arguments[0]}: {done.stderr.strip().splitlines()[-1:] or 'failed'}")
 
 
 def _name(host: str) -> str:
@@ -35,7 +35,7 @@ def _name(host: str) -> str:
         return f"DNS:{host}"
 
 
-def make_certificates(hosts: Iterable[str]) -> tuple[str, str]:
+def generate_certificates(hosts: Iterable[str]) -> tuple[str, str]:
     """A fresh key with its certificate for these hosts, and the certificate of the authority that signed it, as PEM.
 
     The authority's own key is thrown away: it signs nothing else.
@@ -48,10 +48,29 @@ def make_certificates(hosts: Iterable[str]) -> tuple[str, str]:
     with tempfile.TemporaryDirectory() as where:
         os.chmod(where, 0o700)
         Path(where, "ext").write_text(f"subjectAltName={','.join(names)}\nextendedKeyUsage=serverAuth,clientAuth\n")
-        authority = ["-subj", "/CN=Ottla's own authority", "-days", str(DAYS), "-keyout", "ca.key", "-out", "ca.pem"]
+        authority = [
+            "-subj",
+            "/CN=Ottla's own authority",
+            "-days",
+            str(VALIDITY_DAYS),
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+        ]
         _run(where, "req", "-x509", *new, *authority)
         _run(where, "req", *new, "-subj", "/CN=ottla", "-keyout", "key.pem", "-out", "request.pem")
-        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", str(DAYS), "-extfile", "ext"]
+        signing = [
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            str(VALIDITY_DAYS),
+            "-extfile",
+            "ext",
+        ]
         _run(where, "x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
         own, made, trusted = (Path(where, x).read_text() for x in ("key.pem", "cert.pem", "ca.pem"))
     return own + made, trusted

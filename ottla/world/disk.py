@@ -14,12 +14,12 @@ from ottla.wire.primitives import Buffer
 
 PRIVATE_FILE, PRIVATE_DIR = 0o600, 0o700
 """Modes of files and directories that only their owner may use."""
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+_TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
 
-def is_passing(error: OSError) -> bool:
+def is_transient(error: OSError) -> bool:
     """Whether an error says nothing of the disk: the process is short of something, and may try again later."""
-    return error.errno in _PASSING
+    return error.errno in _TRANSIENT
 
 
 class FileStat(NamedTuple):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from ottla.world.disk import Disk
 
 if TYPE_CHECKING:
-    from ottla.world.kerberos import Call, Identity, Keytab, Tickets
-    from ottla.world.tls import Tls
+    from ottla.world.kerberos import GssAcceptorCredentials, GssInitiator, KerberosIdentity, Keytab
+    from ottla.world.tls import TlsConfig
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -28,7 +28,7 @@ class ChildDied(Exception):
     """The process for a job ended without an answer: killed, or out of memory."""
 
 
-class Ground(NamedTuple):
+class WorkerContext(NamedTuple):
     """What work in a process of its own has of the world."""
 
     disk: Disk
@@ -37,7 +37,7 @@ class Ground(NamedTuple):
     """Let time pass: nobody else is there to be held up."""
 
 
-class Lane(Enum):
+class ThreadPool(Enum):
     """Kinds of work in threads that must not wait for one another."""
 
     RAFT = "raft"
@@ -48,9 +48,9 @@ class Lane(Enum):
     """Opening, making and looking at files."""
     REMOVAL = "removal"
     """Removing what nobody needs any more."""
-    LOGINS = "logins"
+    AUTHENTICATION = "logins"
     """Looking at what strangers show where that needs files."""
-    TICKETS = "tickets"
+    KERBEROS = "tickets"
     """Getting tickets to show, for which a KDC is waited for."""
 
 
@@ -80,20 +80,20 @@ class Stream(Protocol):
         """End the connection at once."""
 
 
-class Accepted(Stream, Protocol):
+class AcceptedStream(Stream, Protocol):
     """A connection that came in: whoever serves it hears of the other side's leaving."""
 
     send_waits: int
     """How often a send has had to wait until the other side reads: while it grows, the other side reads."""
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called, once, when the other side ends or breaks the connection, also while nobody reads.
 
         A side that only says it will send nothing more counts as gone: the two cannot be told apart.
         """
 
 
-class Secured(Accepted, Protocol):
+class SecureStream(AcceptedStream, Protocol):
     """A connection with TLS that came in."""
 
     async def handshake(self) -> str | None:
@@ -103,14 +103,14 @@ class Secured(Accepted, Protocol):
         """
 
 
-class Listener(Protocol):
+class StreamListener(Protocol):
     """A place where connections come in."""
 
     port: int
-    on_crowded: Callable[[], int]
+    on_descriptors_low: Callable[[], int]
     """Called where a connection comes and hardly a descriptor is left; closes others, and returns how many."""
 
-    async def accept(self) -> Accepted:
+    async def accept(self) -> AcceptedStream:
         """Wait for the next connection."""
 
     def close(self) -> None:
@@ -127,15 +127,15 @@ class SocketBuffers(NamedTuple):
 SYSTEM_BUFFERS = SocketBuffers()
 
 
-class Net(Protocol):
+class Network(Protocol):
     """The network."""
 
     async def listen(
-        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
-    ) -> Listener:
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
         """Listen; port 0 takes a free one. Raises OSError where that cannot be, BadTls."""
 
-    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection. Raises OSError where nobody answers, BadTls."""
 
 
@@ -143,7 +143,7 @@ class Env(Protocol):
     """Everything a node asks of the world around it."""
 
     disk: Disk
-    net: Net
+    net: Network
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970."""
@@ -163,19 +163,19 @@ class Env(Protocol):
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
         """A block that is cut short after that time; ``cancelled_caught`` says afterwards whether it was."""
 
-    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Run something that only waits, or runs C without the interpreter lock (fsync, opening), beside the loop.
 
         Each lane has its own limit of threads: what is urgent never queues behind what is not.
         """
 
-    def tickets(self, keytab: Keytab) -> Tickets:
+    def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
         """Who takes Kerberos tickets by those keys. Raises BadKeytab."""
 
-    def ticket(self, who: Identity, service: str) -> Call:
+    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
         """Begin to show somebody's ticket to a service, ``kafka@host``; call it in a thread. Raises BadKeytab."""
 
-    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.
 
         ``work`` is a function of a module; what goes in and what comes out can be pickled. Raises what it raises.

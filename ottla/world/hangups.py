@@ -17,7 +17,7 @@ logger = logging.getLogger("ottla.connection")
 _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLONESHOT
 
 
-class Hangups:
+class DisconnectMonitor:
     """Every connection of a process that somebody wants to hear the end of."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Hangups:
             self._epoll.register(fd, _HANGUP)
             self._callbacks[fd] = callback
 
-    def forget(self, fd: int) -> None:
+    def unwatch(self, fd: int) -> None:
         """Nobody wants to hear of it any more; called before the descriptor is closed."""
         if self._callbacks.pop(fd, None) is not None:
             self._unregister(fd)

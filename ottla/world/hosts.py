@@ -6,7 +6,7 @@ Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (a
 from __future__ import annotations
 
 
-def host_of(address: str | bytes) -> str:
+def canonical_host(address: str | bytes) -> str:
     """``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``; an IPv4 address within IPv6 is the IPv4 one.
 
     ``address``: as the system writes it, or its 4 or 16 bytes. What is no address stays as it is.
@@ -28,11 +28,11 @@ def host_of(address: str | bytes) -> str:
     return words if read.scope_id is None else f"{words}%{read.scope_id}"
 
 
-def bound_host(address: str) -> str:
+def unmap_ipv4(address: str) -> str:
     """Return the local address of a connection as clients are told it: without an IPv6 form of an IPv4 address."""
-    return host_of(address) if address.startswith("::ffff:") else address
+    return canonical_host(address) if address.startswith("::ffff:") else address
 
 
-def host_port(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     """Return ``HOST:PORT``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

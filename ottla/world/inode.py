@@ -7,11 +7,11 @@ from typing import Protocol
 from ottla.wire.primitives import Buffer
 
 SECTOR_BYTES = 512
-SECTOR_KEPT = 0.7
+SECTOR_SURVIVAL = 0.7
 """Share of unsynced sectors that survive where there are holes."""
 
 
-class Dice(Protocol):
+class RandomSource(Protocol):
     """The one thing asked of chance."""
 
     def random(self) -> float:
@@ -21,14 +21,14 @@ class Dice(Protocol):
 class Inode:
     """A file's bytes: what is seen, what is durable, and the writes between the two."""
 
-    __slots__ = ("data", "durable", "given_up", "mode", "mtime_ms", "pending")
+    __slots__ = ("data", "durable", "dropped", "mode", "mtime_ms", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []
         """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
-        self.given_up = False
+        self.dropped = False
         self.mtime_ms = 0
         self.mode = 0o644
 
@@ -60,21 +60,21 @@ class Inode:
             self.durable[offset : offset + len(raw)] = raw
         self.pending.clear()
 
-    def give_up(self) -> None:
+    def drop_dirty_pages(self) -> None:
         """A sync failed: its pages count as clean now, and no later sync will write them. They can still be read."""
-        self.given_up = self.given_up or bool(self.pending)
+        self.dropped = self.dropped or bool(self.pending)
         self.pending.clear()
 
-    def take_up(self) -> None:
+    def redirty_pages(self) -> None:
         """The process that was told is gone: the next one cannot know, so what it reads is to be written again.
 
         Not every system is that kind; on others nothing but a second copy helps.
         """
-        if self.given_up:
-            self.given_up = False
+        if self.dropped:
+            self.dropped = False
             self.pending = [len(self.data), (0, bytes(self.data))]
 
-    def lose_power(self, dice: Dice, *, holes: bool = False) -> None:
+    def lose_power(self, dice: RandomSource, *, holes: bool = False) -> None:
         """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn.
 
         With ``holes`` any sector of those may be missing though later ones are there.
@@ -97,7 +97,7 @@ class Inode:
                 continue
             while raw:
                 size = min(SECTOR_BYTES - offset % SECTOR_BYTES, end - offset)
-                if dice.random() < SECTOR_KEPT:
+                if dice.random() < SECTOR_SURVIVAL:
                     data[offset : offset + size] = raw[:size]
                 offset, raw = offset + size, raw[size:]
         self.data = data

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.world.disk import is_passing
+from ottla.world.disk import is_transient
 
 logger = logging.getLogger("ottla.modules")
 
@@ -36,19 +36,19 @@ _LEVEL = 1
 """Of compression: it is to be quick, and each byte of bytecode becomes a third of one."""
 
 
-class KeptModule(NamedTuple):
+class CachedModule(NamedTuple):
     """A module's code."""
 
     path: str
     """Of its source."""
-    place: tuple[int, int]
+    location: tuple[int, int]
     """Offset and size of the compressed code in the store."""
     is_bytecode: bool
     """False: no valid bytecode was there, and this is the source."""
     is_package: bool
 
 
-class _Store:
+class _MemoryFile:
     """Bytes in a file without a name, which is memory of the system and none of the process's own."""
 
     def __init__(self) -> None:
@@ -66,22 +66,22 @@ class _Store:
         return os.pread(self._fd, place[1], place[0])
 
 
-class KeptModules:
+class ModuleCache:
     """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``MetadataLoader``)."""
 
     def __init__(self, root: str, packages: Iterable[str]) -> None:
         """``packages``: names of packages, whose directories are in ``root`` under the last part of their names."""
         self._root = root
         self._packages = tuple(packages)
-        self._kept: dict[str, KeptModule] = {}
-        self._store: _Store | None = None
+        self._cached: dict[str, CachedModule] = {}
+        self._store: _MemoryFile | None = None
         self._guard = threading.Lock()
         """A program may start nodes in several threads at the same time."""
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
-    def keep(self) -> Iterator[None]:
+    def fill_in_steps(self) -> Iterator[None]:
         """Read all modules that are not imported yet, one in a step, and import them from here from then on.
 
         Raises:
@@ -90,19 +90,19 @@ class KeptModules:
         with self._guard:
             if self not in sys.meta_path:
                 sys.meta_path.insert(0, self)
-            store = self._store = self._store or _Store()
+            store = self._store = self._store or _MemoryFile()
         for package in self._packages:
             directory = os.path.join(self._root, package.rpartition(".")[2])
             for path, name, is_package in _modules(directory, package):
                 with self._guard:
-                    if name in sys.modules or name in self._kept:
+                    if name in sys.modules or name in self._cached:
                         continue
-                    self._kept[name] = _read(store, path, is_package=is_package)
+                    self._cached[name] = _read(store, path, is_package=is_package)
                 yield
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Return the spec of a module that is kept."""
-        kept = self._kept.get(name)
+        kept = self._cached.get(name)
         if kept is None:
             return None
         places = [os.path.dirname(kept.path)] if kept.is_package else None
@@ -115,7 +115,7 @@ class KeptModules:
         """Run the module's code in it; it is not kept any longer."""
         name = module.__name__
         exec(self.get_code(name), module.__dict__)  # noqa: S102 - what import does
-        self._kept.pop(name, None)
+        self._cached.pop(name, None)
 
     def load_module(self, name: str) -> ModuleType:
         """Import a module, as loaders did before Python 3.4."""
@@ -123,9 +123,9 @@ class KeptModules:
 
     def get_code(self, name: str) -> CodeType:
         """Return the code of a module that is kept."""
-        kept = self._kept[name]
+        kept = self._cached[name]
         assert self._store is not None
-        raw = zlib.decompress(self._store.read(kept.place))
+        raw = zlib.decompress(self._store.read(kept.location))
         if kept.is_bytecode:
             code: CodeType = marshal.loads(raw)  # noqa: S302 - of Python's own cache, as import reads it
             return code
@@ -144,7 +144,7 @@ def _modules(directory: str, package: str) -> Iterator[tuple[str, str, bool]]:
             yield from _modules(path, f"{package}.{name}")
 
 
-def _read(store: _Store, path: str, *, is_package: bool) -> KeptModule:
+def _read(store: _MemoryFile, path: str, *, is_package: bool) -> CachedModule:
     """Read a module's bytecode, or its source where that has none that is valid."""
     cached = importlib.util.cache_from_source(path)
     stat = os.stat(path)
@@ -160,21 +160,21 @@ def _read(store: _Store, path: str, *, is_package: bool) -> KeptModule:
         with open(path, "rb") as file:
             raw = bytes(_PYC_HEADER_BYTES) + file.read()
     place = store.add(zlib.compress(raw[_PYC_HEADER_BYTES:], _LEVEL))
-    return KeptModule(path, place, is_bytecode=is_valid, is_package=is_package)
+    return CachedModule(path, place, is_bytecode=is_valid, is_package=is_package)
 
 
-KEPT = KeptModules(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), PACKAGES)
+MODULE_CACHE = ModuleCache(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), PACKAGES)
 """The modules of this process."""
 
 
-async def keep_modules() -> None:
+async def cache_modules() -> None:
     """Keep the modules of a node that has just started; what cannot be read now is read a little later."""
     for _ in range(ATTEMPTS):
         try:
-            for _ in KEPT.keep():
+            for _ in MODULE_CACHE.fill_in_steps():
                 await trio.lowlevel.checkpoint()
         except OSError as error:
-            if not is_passing(error):  # such as no memfd_create, or modules in an archive
+            if not is_transient(error):  # such as no memfd_create, or modules in an archive
                 logger.warning("modules are not kept, later imports read files: %s", error)
                 return
             logger.warning("modules are not kept yet, retrying: %s", error)

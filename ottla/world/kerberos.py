@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class BadKeytab(OSError):
+class InvalidKeytab(OSError):
     """Keys that cannot be used, or no library to use them with; one line for the user."""
 
 
-class BadTicket(Exception):
+class InvalidTicket(Exception):
     """What a client showed lets nobody in."""
 
 
@@ -22,7 +22,7 @@ class Keytab(NamedTuple):
     """``kafka/host.example.org@EXAMPLE.ORG``; without a realm it is of the default one."""
 
 
-class Identity(NamedTuple):
+class KerberosIdentity(NamedTuple):
     """Whom to be where tickets are asked for."""
 
     principal: str = ""
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
     """Where tickets lie; empty: where the library looks by itself."""
 
 
-class Call(Protocol):
+class GssInitiator(Protocol):
     """The side of one context of GSS-API that begins. Everything may wait for files, or for the KDC: call it in a
     thread.
     """
@@ -50,7 +50,7 @@ class Call(Protocol):
         """Data with the proof looked at. Raises BadTicket."""
 
 
-class Talk(Protocol):
+class GssAcceptor(Protocol):
     """The accepting side of one context of GSS-API. Everything may wait for files: call it in a thread."""
 
     is_established: bool
@@ -67,11 +67,11 @@ class Talk(Protocol):
         """Data with the proof looked at. Raises BadTicket."""
 
 
-class Tickets(Protocol):
+class GssAcceptorCredentials(Protocol):
     """Who takes tickets for a service."""
 
     default_realm: str
     """Empty where the machine has none."""
 
-    def begin(self) -> Talk:
+    def new_context(self) -> GssAcceptor:
         """Begin with one client."""

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-NAMES = (
+LOGGER_NAMES = (
     "ottla.admin",
     "ottla.audit",
     "ottla.auth",
@@ -49,7 +49,7 @@ TRACEBACK_CHARS = 65_536
 _NUMBERS = (int, float, type(None))
 
 
-def escaped(text: str, longest_chars: int | None = None) -> str:
+def escape(text: str, longest_chars: int | None = None) -> str:
     """Return a text as printable characters: control and format characters are escaped, what is too long is cut."""
     cut = text if longest_chars is None or len(text) <= longest_chars else text[:longest_chars] + "..."
     return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
@@ -64,10 +64,10 @@ class _Escaped:
         self._value = value
 
     def __str__(self) -> str:
-        return escaped(str(self._value), LONGEST_CHARS)
+        return escape(str(self._value), LONGEST_CHARS)
 
     def __repr__(self) -> str:
-        return escaped(repr(self._value), LONGEST_CHARS)
+        return escape(repr(self._value), LONGEST_CHARS)
 
 
 class EscapingFilter(logging.Filter):
@@ -75,19 +75,19 @@ class EscapingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Escape a record before any handler sees it."""
-        record.msg = escaped(str(record.msg), LONGEST_CHARS)
+        record.msg = escape(str(record.msg), LONGEST_CHARS)
         if isinstance(record.args, Mapping):
-            record.args = {name: _of_record(value) for name, value in record.args.items()}
+            record.args = {name: _escape_record_value(value) for name, value in record.args.items()}
         elif record.args:
-            record.args = tuple(_of_record(value) for value in record.args)
+            record.args = tuple(_escape_record_value(value) for value in record.args)
         if record.exc_info and not record.exc_text:
             lines = "".join(traceback.format_exception(*record.exc_info))[:TRACEBACK_CHARS].splitlines()
             # Indented: a line feed in the message of an exception does not begin a line of the log.
-            record.exc_text = "\n".join("  " + escaped(line, LONGEST_CHARS) for line in lines)
+            record.exc_text = "\n".join("  " + escape(line, LONGEST_CHARS) for line in lines)
         return True
 
 
-def _of_record(value: Any) -> Any:
+def _escape_record_value(value: Any) -> Any:
     return value if isinstance(value, _NUMBERS) else _Escaped(value)
 
 
@@ -96,5 +96,5 @@ _FILTER = EscapingFilter()
 
 def install() -> None:
     """Put the filter on every logger of a node; once is enough, and again does no harm."""
-    for name in NAMES:
+    for name in LOGGER_NAMES:
         logging.getLogger(name).addFilter(_FILTER)

@@ -2,7 +2,7 @@
 
 It holds two states: what programs see (the page cache), and what a power cut leaves. ``fsync`` moves a file's bytes
 from the first to the second, ``fsync_dir`` a directory's names. Every call can be made to fail, and a process can be
-killed at any of them: a `MemoryDisk` hands out one `Session` for each life of a process.
+killed at any of them: a `MemoryDisk` hands out one `DiskSession` for each life of a process.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable
 
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import File, FileStat, PrivateDisk
-from ottla.world.inode import Dice, Inode
+from ottla.world.inode import Inode, RandomSource
 
-Fault = Callable[[str, str], OSError | None]
+FaultHook = Callable[[str, str], OSError | None]
 """Asked before each call with (what, path): an error to raise, or None."""
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process that made this call is dead. Nothing may catch it but the simulator."""
 
 
 class MemoryDisk:
     """The disk itself, outliving the processes that use it."""
 
-    def __init__(self, dice: Dice, now_ms: Callable[[], int]) -> None:
-        self.dice = dice
+    def __init__(self, dice: RandomSource, now_ms: Callable[[], int]) -> None:
+        self.random_source = dice
         self.now_ms = now_ms
         self.files: dict[str, Inode] = {}
         self.durable_files: dict[str, Inode] = {}
@@ -34,19 +34,19 @@ class MemoryDisk:
         self.durable_dirs: dict[str, None] = {"/": None}
         self.renamed_dirs: list[tuple[str, str]] = []
         """Directories and the names they got since those they lie in were synced: a power cut may take each back."""
-        self.locks: dict[str, Session] = {}
+        self.locks: dict[str, DiskSession] = {}
         self.calls = 0
         self.holes = False
         """Whether a power cut may lose the middle of what was written and keep its end."""
 
-    def session(self) -> Session:
+    def session(self) -> DiskSession:
         """The disk as one process sees it."""
-        return Session(self)
+        return DiskSession(self)
 
     def lose_power(self) -> None:
         """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
         for before, after in reversed(self.renamed_dirs):
-            lost = self.dice.random() < 0.5
+            lost = self.random_source.random() < 0.5
             if lost and after in self.dirs and before not in self.dirs:
                 self.move_dir(after, before)
         self.renamed_dirs.clear()
@@ -54,8 +54,8 @@ class MemoryDisk:
         files: dict[str, Inode] = {}
         for path in names:
             old, new = self.durable_files.get(path), self.files.get(path)
-            found = old if old is new or self.dice.random() < 0.5 else new
-            if found is not None and path.rpartition("/")[0] in self._kept_dirs():
+            found = old if old is new or self.random_source.random() < 0.5 else new
+            if found is not None and path.rpartition("/")[0] in self._surviving_dirs():
                 files[path] = found
         kept = set(files.values())
         durable = set(self.durable_files.values())
@@ -63,8 +63,8 @@ class MemoryDisk:
             if inode in durable and inode not in kept:
                 files[path] = inode  # a rename is one step: it happened, or did not, and never loses the file
         for inode in dict.fromkeys(files.values()):
-            inode.lose_power(self.dice, holes=self.holes)
-        self.dirs = dict(self._kept_dirs())
+            inode.lose_power(self.random_source, holes=self.holes)
+        self.dirs = dict(self._surviving_dirs())
         self.durable_dirs = dict(self.dirs)
         self.files = files
         self.durable_files = dict(files)
@@ -79,7 +79,7 @@ class MemoryDisk:
                 del names[old]
                 names[new] = None
 
-    def _kept_dirs(self) -> dict[str, None]:
+    def _surviving_dirs(self) -> dict[str, None]:
         """Directories survive when they were synced; the simulator keeps the younger ones too, as most systems do."""
         return {**self.durable_dirs, **self.dirs}
 
@@ -89,7 +89,7 @@ class MemoryFile:
 
     __slots__ = ("_closed", "_path", "_session", "inode")
 
-    def __init__(self, session: Session, path: str, inode: Inode) -> None:
+    def __init__(self, session: DiskSession, path: str, inode: Inode) -> None:
         self._session = session
         self._path = path
         self._closed = False
@@ -109,9 +109,9 @@ class MemoryFile:
         """Write; a process killed in the middle leaves a part of it."""
         try:
             self._enter("pwrite")
-        except (Killed, OSError):
-            if not self._closed and not self._session.dead_before:
-                part = int(self._session.disk.dice.random() * (len(data) + 1))
+        except (ProcessKilled, OSError):
+            if not self._closed and not self._session.was_dead_at_call:
+                part = int(self._session.disk.random_source.random() * (len(data) + 1))
                 self.inode.write(bytes(data)[:part], offset)
             raise
         self.inode.write(data, offset)
@@ -135,7 +135,7 @@ class MemoryFile:
             self._enter("fsync")
         except OSError:
             if not self._closed:
-                self.inode.give_up()
+                self.inode.drop_dirty_pages()
             raise
         self.inode.sync()
         self._session.leave("fsync")
@@ -151,17 +151,17 @@ class MemoryFile:
         return -1
 
 
-class Session:
+class DiskSession:
     """The disk as one process sees it; after `kill` every call ends that process."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
         self.dead = False
-        self.dead_before = False
+        self.was_dead_at_call = False
         self.kill_at: int | None = None
         """The number of the call, counted over the disk's life, at which the process dies."""
-        self.fault: Fault | None = None
-        self.turn: Callable[[str], None] | None = None
+        self.fault: FaultHook | None = None
+        self.on_call: Callable[[str], None] | None = None
         """Asked before each call, and after each that changes something: other threads of the process may move then."""
         self.died: Callable[[], None] = lambda: None
         """Told when the process dies."""
@@ -174,20 +174,20 @@ class Session:
         for path in [p for p, owner in self.disk.locks.items() if owner is self]:
             del self.disk.locks[path]
         for inode in self.disk.files.values():
-            inode.take_up()
+            inode.redirty_pages()
         self.died()
 
     def enter(self, what: str, path: str) -> None:
         """Every call comes through here: it may be the one at which the process dies, or that fails."""
-        if self.turn is not None:
-            self.turn(what)
-        self.dead_before = self.dead
+        if self.on_call is not None:
+            self.on_call(what)
+        self.was_dead_at_call = self.dead
         if self.dead:
-            raise Killed
+            raise ProcessKilled
         self.disk.calls += 1
         if self.kill_at is not None and self.disk.calls >= self.kill_at:
             self.kill()
-            raise Killed
+            raise ProcessKilled
         if self.fault is not None:
             error = self.fault(what, path)
             if error is not None:
@@ -195,8 +195,8 @@ class Session:
 
     def leave(self, what: str) -> None:
         """A call that changed something is over, and its caller may lose the processor before it knows."""
-        if self.turn is not None:
-            self.turn(what)
+        if self.on_call is not None:
+            self.on_call(what)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open a file."""

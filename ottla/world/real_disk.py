@@ -88,7 +88,7 @@ T = TypeVar("T")
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 """Regular files are read and written as without O_NONBLOCK; opening a FIFO does not wait for its other end."""
 _GUARD = threading.Lock()
-_HELD: set[tuple[int, int]] = set()
+_LOCKED: set[tuple[int, int]] = set()
 """Device and inode of the lock files this process holds: nodes in its threads see each other here."""
 
 
@@ -104,13 +104,13 @@ class LockFile(RealFile):
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self._key = _identity(os.fstat(fd))
-        _HELD.add(self._key)
+        _LOCKED.add(self._key)
 
     def close(self) -> None:
         """Let the lock go, once."""
         if self._fd >= 0:
             super().close()
-            _HELD.discard(self._key)
+            _LOCKED.discard(self._key)
 
 
 def _is_real_dir(path: str) -> bool:
@@ -227,7 +227,7 @@ class RealDisk:
         descriptor of the file lets it go. So a file this process holds is not even opened.
         """
         with _GUARD:
-            if os.path.exists(path) and _identity(os.stat(path)) in _HELD:
+            if os.path.exists(path) and _identity(os.stat(path)) in _LOCKED:
                 return None
             fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
@@ -239,16 +239,16 @@ class RealDisk:
 
     def private(self) -> PrivateDisk:
         """Return a disk for the metadata log; descriptors are reserved until it is closed."""
-        reserve = Reserve(RESERVED)
-        return PrivateDisk(ReservedDisk(reserve), reserve.close)
+        reserve = DescriptorReserve(RESERVED_DESCRIPTORS)
+        return PrivateDisk(DescriptorReservingDisk(reserve), reserve.close)
 
 
-RESERVED = 8
+RESERVED_DESCRIPTORS = 8
 """Descriptors for the metadata log: quorum-state, a new segment with its indexes, a snapshot, a directory that is
 synced, and two threads that need one each at the same time."""
 
 
-class Reserve:
+class DescriptorReserve:
     """Descriptors that are held open so that one can be given back when another one is needed."""
 
     def __init__(self, count: int) -> None:
@@ -263,7 +263,7 @@ class Reserve:
             while len(self._held) < self._count:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
-    def give_one(self) -> bool:
+    def release_descriptor(self) -> bool:
         """Close a descriptor; return whether there was one."""
         with self._guard:
             if not self._held:
@@ -287,10 +287,10 @@ class Reserve:
         self.close()
 
 
-class ReservedDisk(RealDisk):
+class DescriptorReservingDisk(RealDisk):
     """A disk whose calls get a descriptor of a reserve where the process has none left."""
 
-    def __init__(self, reserve: Reserve) -> None:
+    def __init__(self, reserve: DescriptorReserve) -> None:
         self._reserve = reserve
 
     def _reserved(self, call: Callable[[], T]) -> T:
@@ -298,7 +298,7 @@ class ReservedDisk(RealDisk):
             try:
                 result = call()
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._reserve.give_one():
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._reserve.release_descriptor():
                     raise
                 continue
             if not self._reserve.is_full:
@@ -307,20 +307,22 @@ class ReservedDisk(RealDisk):
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open, by a descriptor of the reserve at need."""
-        return self._reserved(lambda: super(ReservedDisk, self).open(path, create=create, readonly=readonly, mode=mode))
+        return self._reserved(
+            lambda: super(DescriptorReservingDisk, self).open(path, create=create, readonly=readonly, mode=mode)
+        )
 
     def listdir(self, path: str) -> list[str]:
         """List, by a descriptor of the reserve at need."""
-        return self._reserved(lambda: super(ReservedDisk, self).listdir(path))
+        return self._reserved(lambda: super(DescriptorReservingDisk, self).listdir(path))
 
     def list_files(self, path: str) -> list[str]:
         """List, by a descriptor of the reserve at need."""
-        return self._reserved(lambda: super(ReservedDisk, self).list_files(path))
+        return self._reserved(lambda: super(DescriptorReservingDisk, self).list_files(path))
 
     def rmtree(self, path: str) -> None:
         """Remove, by a descriptor of the reserve at need."""
-        self._reserved(lambda: super(ReservedDisk, self).rmtree(path))
+        self._reserved(lambda: super(DescriptorReservingDisk, self).rmtree(path))
 
     def fsync_dir(self, path: str) -> None:
         """Sync, by a descriptor of the reserve at need."""
-        self._reserved(lambda: super(ReservedDisk, self).fsync_dir(path))
+        self._reserved(lambda: super(DescriptorReservingDisk, self).fsync_dir(path))

@@ -13,33 +13,33 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from ottla.world.beside import run_beside
+from ottla.world.beside import run_in_child_process
 from ottla.world.env import (
     SYSTEM_BUFFERS,
-    Accepted,
+    AcceptedStream,
     Deadline,
-    Ground,
-    Lane,
-    Listener,
-    Net,
+    Network,
     SocketBuffers,
     Stream,
+    StreamListener,
+    ThreadPool,
+    WorkerContext,
 )
-from ottla.world.hangups import Hangups
+from ottla.world.hangups import DisconnectMonitor
 from ottla.world.real_stream import RealStream
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import SystemEnv
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from ottla.world.tls import Tls
+    from ottla.world.tls import TlsConfig
 
 T = TypeVar("T")
 A = TypeVar("A")
 _SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
 _HANDSHAKE_S = 30.0
-_OUT_OF_SOMETHING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_ITS_OWN_TROUBLE = tuple(
+_RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PEER_ERRORS = tuple(
     getattr(errno, name)
     for name in (
         *("ECONNABORTED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ENONET"),
@@ -48,7 +48,14 @@ _ITS_OWN_TROUBLE = tuple(
     if hasattr(errno, name)
 )
 """What befell a connection before it was taken in: `accept` tells it in the connection's place (accept(2))."""
-_THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2, Lane.TICKETS: 2}
+_THREADS = {
+    ThreadPool.RAFT: 2,
+    ThreadPool.SYNC: 8,
+    ThreadPool.FILES: 4,
+    ThreadPool.REMOVAL: 1,
+    ThreadPool.AUTHENTICATION: 2,
+    ThreadPool.KERBEROS: 2,
+}
 
 
 _AGAIN_S, _SHORT_S = 0.001, 0.1
@@ -56,7 +63,7 @@ _AGAIN_S, _SHORT_S = 0.001, 0.1
 _LEAST_RESERVED, _MOST_RESERVED, _RESERVED_PART = 16, 64, 16
 
 
-def descriptors_for_connections() -> int:
+def connection_descriptor_limit() -> int:
     """Return the number of descriptors below which connections may be; the others are for the node's own files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -68,7 +75,7 @@ class RealListener:
     """One listening TCP socket."""
 
     def __init__(
-        self, sock: socket.socket, hangups: Hangups, buffers: SocketBuffers, context: SSLContext | None = None
+        self, sock: socket.socket, hangups: DisconnectMonitor, buffers: SocketBuffers, context: SSLContext | None = None
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
@@ -76,11 +83,11 @@ class RealListener:
         self._buffers = buffers
         self._threads = trio.CapacityLimiter(_SENDER_THREADS)
         self._context = context
-        self.on_crowded: Callable[[], int] = int
+        self.on_descriptors_low: Callable[[], int] = int
         self.port: int = sock.getsockname()[1]
 
-    async def accept(self) -> Accepted:
-        """The next connection. Where descriptors are short, `on_crowded` closes others, or it waits a little.
+    async def accept(self) -> AcceptedStream:
+        """The next connection. Where descriptors are short, `on_descriptors_low` closes others, or it waits a little.
 
         One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
         """
@@ -91,22 +98,22 @@ class RealListener:
                 await trio.lowlevel.wait_readable(self._sock)
                 continue
             except OSError as error:
-                if error.errno in _OUT_OF_SOMETHING:
-                    await trio.sleep(_AGAIN_S if self.on_crowded() else _SHORT_S)
-                elif error.errno not in _ITS_OWN_TROUBLE:
+                if error.errno in _RESOURCE_ERRORS:
+                    await trio.sleep(_AGAIN_S if self.on_descriptors_low() else _SHORT_S)
+                elif error.errno not in _PEER_ERRORS:
                     raise
                 else:
                     await trio.lowlevel.checkpoint()
                 continue
-            if sock.fileno() >= descriptors_for_connections():
-                self.on_crowded()
+            if sock.fileno() >= connection_descriptor_limit():
+                self.on_descriptors_low()
             try:
                 return self._stream(sock)
             except OSError:  # the other side reset it already
                 sock.close()
             await trio.lowlevel.checkpoint()
 
-    def _stream(self, sock: socket.socket) -> Accepted:
+    def _stream(self, sock: socket.socket) -> AcceptedStream:
         if self._buffers.send_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
         if self._context is None:
@@ -115,15 +122,15 @@ class RealListener:
 
         return TlsStream(sock, self._hangups, self._context, threads=self._threads)
 
-    def renew(self, tls: Tls) -> None:
+    def reload_tls(self, tls: TlsConfig) -> None:
         """Show other keys, and trust others, from the next connection on.
 
         Raises:
             BadTls: they cannot be used; OSError: a file cannot be read. Then all is as it was.
         """
-        from ottla.world.real_tls import server_context
+        from ottla.world.real_tls import server_ssl_context
 
-        self._context = server_context(tls)
+        self._context = server_ssl_context(tls)
 
     def close(self) -> None:
         """Stop listening."""
@@ -132,17 +139,17 @@ class RealListener:
             self._sock.close()
 
 
-class RealNet:
+class RealNetwork:
     """TCP."""
 
     def __init__(self) -> None:
-        self._hangups = Hangups()
-        self._contexts: dict[Tls, tuple[tuple[int, ...], SSLContext]] = {}
+        self._hangups = DisconnectMonitor()
+        self._contexts: dict[TlsConfig, tuple[tuple[int, ...], SSLContext]] = {}
         """With when their files were changed last: who dials reads them again then."""
 
     async def listen(
-        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
-    ) -> Listener:
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
         """Listen on an address; an empty host is every address. Connections inherit the receive buffer.
 
         Raises:
@@ -150,9 +157,9 @@ class RealNet:
         """
         context = None
         if tls is not None:
-            from ottla.world.real_tls import server_context
+            from ottla.world.real_tls import server_ssl_context
 
-            context = server_context(tls)
+            context = server_ssl_context(tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -166,7 +173,7 @@ class RealNet:
             raise
         return RealListener(sock, self._hangups, buffers, context)
 
-    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection. Where each of a name's addresses failed it is as the first of them did.
 
         Raises:
@@ -179,18 +186,18 @@ class RealNet:
         except UnicodeError:  # it says so of a label that is empty, too long, or of other letters
             raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
         sock = socket.socket(fileno=stream.socket.detach())
-        return RealStream(sock, self._hangups) if tls is None else await self._secured(sock, host, tls)
+        return RealStream(sock, self._hangups) if tls is None else await self._secure(sock, host, tls)
 
-    async def _secured(self, sock: socket.socket, host: str, tls: Tls) -> Stream:
+    async def _secure(self, sock: socket.socket, host: str, tls: TlsConfig) -> Stream:
         """TLS over a connection that was dialled; contexts are kept, as making one reads files."""
-        from ottla.world.real_tls import client_context
+        from ottla.world.real_tls import client_ssl_context
         from ottla.world.tls_stream import TlsStream
 
         try:
-            stamp = _stamp(tls)
+            stamp = _store_mtimes_ns(tls)
             stood, context = self._contexts.get(tls, (None, None))
             if context is None or stood != stamp:
-                context = client_context(tls)
+                context = client_ssl_context(tls)
                 self._contexts[tls] = (stamp, context)
             made = TlsStream(sock, self._hangups, context, host)
         except BaseException:
@@ -207,9 +214,9 @@ class RealNet:
         return made
 
 
-def _stamp(tls: Tls) -> tuple[int, ...]:
+def _store_mtimes_ns(tls: TlsConfig) -> tuple[int, ...]:
     """When the files of stores were changed last, in nanoseconds."""
-    stores = [x.location for x in (tls.keys, tls.trusted) if x is not None and x.location]
+    stores = [x.location for x in (tls.keystore, tls.truststore) if x is not None and x.location]
     return tuple(os.stat(path).st_mtime_ns for path in stores)
 
 
@@ -235,12 +242,12 @@ async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         raise OSError(errno.EAGAIN, "the system grants no more threads") from error
 
 
-class RealEnv(ThisMachine):
+class RealEnv(SystemEnv):
     """The machine as it is, and trio's clock."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.net: Net = RealNet()
+        self.net: Network = RealNetwork()
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
@@ -255,10 +262,10 @@ class RealEnv(ThisMachine):
         """A cancel scope of trio's."""
         return trio.move_on_after(seconds)
 
-    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """A worker thread."""
         return _in_thread(work, self._limits[lane])
 
-    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """A Python process for this one job."""
-        return run_beside(work, argument)
+        return run_in_child_process(work, argument)

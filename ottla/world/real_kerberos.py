@@ -13,13 +13,13 @@ import contextlib
 from importlib import import_module
 from typing import Any
 
-from ottla.world.kerberos import BadKeytab, BadTicket, Identity, Keytab, Talk
+from ottla.world.kerberos import GssAcceptor, InvalidKeytab, InvalidTicket, KerberosIdentity, Keytab
 
 _SAYS_NOTHING = ("Success", "Unknown error")
 _LONGEST_CHARS = 255
 
 
-def _text(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing.
 
     It may name the service a ticket is for, and who comes with it has chosen that name.
@@ -32,15 +32,15 @@ def _text(error: Any) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
 
-def _library() -> Any:
+def _load_gssapi() -> Any:
     """Raises BadKeytab: it is not there."""
     try:
         return import_module("gssapi")
     except (ImportError, OSError) as error:  # the package is there, and the library under it is not
-        raise BadKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
+        raise InvalidKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
 
 
-class _Context:
+class _GssContext:
     """What both sides have."""
 
     def __init__(self, library: Any, context: Any) -> None:
@@ -57,7 +57,7 @@ class _Context:
         try:
             return bytes(self._context.wrap(data, encrypt=False).message)
         except self._wrong as error:
-            raise BadTicket(_text(error)) from None
+            raise InvalidTicket(_describe_error(error)) from None
 
     def unwrap(self, token: bytes) -> bytes:
         """Data with the proof looked at.
@@ -68,19 +68,19 @@ class _Context:
         try:
             return bytes(self._context.unwrap(token).message)
         except self._wrong as error:
-            raise BadTicket(_text(error)) from None
+            raise InvalidTicket(_describe_error(error)) from None
 
 
-class RealCall(_Context):
+class RealGssInitiator(_GssContext):
     """One service. Tickets got by a key lie in this process's memory, and are renewed as they grow old."""
 
-    def __init__(self, who: Identity, service: str) -> None:
+    def __init__(self, who: KerberosIdentity, service: str) -> None:
         """Begin.
 
         Raises:
             BadKeytab: there is no library, or no such key or ticket.
         """
-        gss = _library()
+        gss = _load_gssapi()
         flags = [gss.RequirementFlag.mutual_authentication, gss.RequirementFlag.integrity]
         store = {"client_keytab": who.keytab, "ccache": f"MEMORY:ottla {who.principal}"} if who.keytab else {}
         if who.cache:
@@ -92,7 +92,7 @@ class RealCall(_Context):
             there = gss.Name(service, gss.NameType.hostbased_service)
             context = gss.SecurityContext(name=there, creds=credentials, usage="initiate", mech=mechanism, flags=flags)
         except gss.exceptions.GSSError as error:
-            raise BadKeytab(f"no ticket of {who.principal or 'anybody'}: {_text(error)}") from None
+            raise InvalidKeytab(f"no ticket of {who.principal or 'anybody'}: {_describe_error(error)}") from None
         super().__init__(gss, context)
 
     def step(self, token: bytes) -> bytes:
@@ -105,11 +105,11 @@ class RealCall(_Context):
             told = self._context.step(token or None)
             self.is_established = bool(self._context.complete_state_transition)
         except self._wrong as error:
-            raise BadTicket(_text(error)) from None
+            raise InvalidTicket(_describe_error(error)) from None
         return told or b""
 
 
-class RealTalk(_Context):
+class RealGssAcceptor(_GssContext):
     """One client."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
@@ -128,11 +128,11 @@ class RealTalk(_Context):
                 self.client = str(self._context.initiator_name)
                 self.is_established = True
         except self._wrong as error:
-            raise BadTicket(_text(error)) from None
+            raise InvalidTicket(_describe_error(error)) from None
         return told or b""
 
 
-class RealTickets:
+class RealGssAcceptorCredentials:
     """Who takes tickets for a service, by the keys in a file."""
 
     def __init__(self, keytab: Keytab) -> None:
@@ -141,7 +141,7 @@ class RealTickets:
         Raises:
             BadKeytab: there is no library, no such file, or no such key in it.
         """
-        self._library = _library()
+        self._library = _load_gssapi()
         gss = self._library
         store = {"keytab": keytab.path} if keytab.path else None
         try:
@@ -150,12 +150,12 @@ class RealTickets:
             self._credentials = gss.Credentials(name=name, usage="accept", mechs=mechanisms, store=store)
         except gss.exceptions.GSSError as error:
             where = keytab.path or "the default keytab"
-            raise BadKeytab(f"no key of {keytab.principal} in {where}: {_text(error)}") from None
+            raise InvalidKeytab(f"no key of {keytab.principal} in {where}: {_describe_error(error)}") from None
         self.default_realm = ""
         with contextlib.suppress(gss.exceptions.GSSError):
             anybody = gss.Name("anybody", gss.NameType.kerberos_principal).canonicalize(gss.MechType.kerberos)
             self.default_realm = str(anybody).rpartition("@")[2]
 
-    def begin(self) -> Talk:
+    def new_context(self) -> GssAcceptor:
         """Begin with one client."""
-        return RealTalk(self._library, self._credentials)
+        return RealGssAcceptor(self._library, self._credentials)

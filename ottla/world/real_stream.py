@@ -17,55 +17,59 @@ import trio
 
 from ottla.world.disk import FileReadError, FileSlice, FileTruncatedError
 from ottla.world.env import FOREVER_S
-from ottla.world.hangups import Hangups
-from ottla.world.hosts import bound_host, host_of
+from ottla.world.hangups import DisconnectMonitor
+from ottla.world.hosts import canonical_host, unmap_ipv4
 from ottla.world.this_machine import monotonic_s
 
 _JOIN_BELOW_BYTES = 32 * 1024
-_TURNS = 16
+_SENDS_UNTIL_YIELD = 16
 _IN_THREAD_FROM_BYTES = 512 * 1024
-_A_CALL_BYTES = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
+_BYTES_PER_CALL = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
 _SLOW_FOR = 64
-_PATIENCE_S = 0.1
+_SEND_TIMEOUT_S = 0.1
 _FAST_BYTES_A_SECOND = 64 * 1024 * 1024
 _OF_FILES = frozenset(
     {errno.EIO, errno.EBADMSG, errno.ENODATA, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
 )
 """Errors of ``sendfile`` that are the disk's: no socket has them."""
-_PATIENCE = struct.pack("ll", 0, int(_PATIENCE_S * 1_000_000))
+_SEND_TIMEOUT = struct.pack("ll", 0, int(_SEND_TIMEOUT_S * 1_000_000))
 
 
 class RealStream:
     """One TCP connection."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups, threads: trio.CapacityLimiter | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, hangups: DisconnectMonitor, threads: trio.CapacityLimiter | None = None
+    ) -> None:
         """``threads`` may send what is large."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         self._sock = sock
         self._hangups = hangups
         self.send_waits = 0
-        self._turns = 0
+        self._sends_until_yield = 0
         self._threads = threads
         self._lent = self._closing = False
-        self._slow_for = 0
+        self._slow_sends_remaining = 0
         """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
-        self.peer = host_of(sock.getpeername()[0])
+        self.peer = canonical_host(sock.getpeername()[0])
         name = sock.getsockname()
-        self.local: tuple[str, int] = (bound_host(name[0]), name[1])
+        self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Receive what is there; wait only where there is nothing."""
-        self._turns += 1
-        if self._turns >= _TURNS:  # a peer that always has more to say must not keep the others waiting
-            self._turns = 0
+        self._sends_until_yield += 1
+        if (
+            self._sends_until_yield >= _SENDS_UNTIL_YIELD
+        ):  # a peer that always has more to say must not keep the others waiting
+            self._sends_until_yield = 0
             await trio.lowlevel.checkpoint()
         while True:
             try:
                 return self._sock.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
-                self._turns = 0
+                self._sends_until_yield = 0
                 if timeout_s == FOREVER_S:
                     await trio.lowlevel.wait_readable(self._sock)
                     continue
@@ -100,10 +104,10 @@ class RealStream:
 
     async def _send_file(self, part: FileSlice) -> None:
         offset, left = part.offset, part.size_bytes
-        self._slow_for = max(self._slow_for - 1, 0)
+        self._slow_sends_remaining = max(self._slow_sends_remaining - 1, 0)
         while left:
             if left >= _IN_THREAD_FROM_BYTES and self._has_thread():
-                done = await self._send_beside(part, offset, left)
+                done = await self._send_in_thread(part, offset, left)
             else:
                 done = self._send_some(part, offset, left)
             if not done:
@@ -114,9 +118,9 @@ class RealStream:
 
     def _has_thread(self) -> bool:
         """Nobody waits for a thread: readers that are slow without showing it yet may hold all of them."""
-        return not self._slow_for and self._threads is not None and self._threads.available_tokens > 0
+        return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Told by the kernel when the other side closes or resets."""
         if self._sock.fileno() >= 0:
             self._hangups.watch(self._sock.fileno(), callback)
@@ -135,10 +139,10 @@ class RealStream:
             raise FileTruncatedError(part)
         return done
 
-    async def _send_beside(self, part: FileSlice, offset: int, left: int) -> int:
+    async def _send_in_thread(self, part: FileSlice, offset: int, left: int) -> int:
         """Send much in few system calls that wait, in a thread: the kernel copies while the loop goes on.
 
-        Gives how much was sent, 0 for none at all. A reader that takes nothing for ``_PATIENCE_S``, or less than
+        Gives how much was sent, 0 for none at all. A reader that takes nothing for ``_SEND_TIMEOUT_S``, or less than
         ``_FAST_BYTES_A_SECOND``, does not get a thread again soon.
         """
         self._lent = True
@@ -153,11 +157,11 @@ class RealStream:
         done = 0
         self._sock.setblocking(True)
         try:
-            while done < left and not self._slow_for:
+            while done < left and not self._slow_sends_remaining:
                 began_s = monotonic_s()
-                sent = self._send_some(part, offset + done, min(left - done, _A_CALL_BYTES))
-                if not sent or monotonic_s() - began_s > _PATIENCE_S + sent / _FAST_BYTES_A_SECOND:
-                    self._slow_for = _SLOW_FOR
+                sent = self._send_some(part, offset + done, min(left - done, _BYTES_PER_CALL))
+                if not sent or monotonic_s() - began_s > _SEND_TIMEOUT_S + sent / _FAST_BYTES_A_SECOND:
+                    self._slow_sends_remaining = _SLOW_FOR
                 done += sent
         finally:
             self._sock.setblocking(False)
@@ -165,7 +169,7 @@ class RealStream:
 
     def detach(self) -> socket.socket:
         """Give the socket away; nobody may wait on it."""
-        self._hangups.forget(self._sock.fileno())
+        self._hangups.unwatch(self._sock.fileno())
         return self._sock
 
     def close(self) -> None:
@@ -175,6 +179,6 @@ class RealStream:
             with suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
         elif self._sock.fileno() >= 0:
-            self._hangups.forget(self._sock.fileno())
+            self._hangups.unwatch(self._sock.fileno())
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()

@@ -14,7 +14,7 @@ import struct
 from base64 import b64encode
 from typing import Any, NamedTuple
 
-from ottla.world.tls import BadTls, Store
+from ottla.world.tls import InvalidTlsConfig, TlsStore
 
 _JKS = b"\xfe\xed\xfe\xed"
 _SALT_BYTES = _DIGEST_BYTES = 20
@@ -23,7 +23,7 @@ _WHITENER = b"Mighty Aphrodite"
 _NO_PKCS12 = "needs the library cryptography (pip install 'ottla[tls]'), or PEM: openssl pkcs12 -in FILE -out FILE.pem"
 
 
-class _Entries(NamedTuple):
+class _JksEntries(NamedTuple):
     """What a JKS file holds, as DER."""
 
     keys: list[tuple[bytes, list[bytes]]]
@@ -31,7 +31,7 @@ class _Entries(NamedTuple):
     trusted: list[bytes]
 
 
-def pem_of(store: Store, key_password: str) -> tuple[bytes, str | None]:
+def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
     """A key and its certificates as PEM, and the password of the key where it still has one.
 
     Raises:
@@ -40,21 +40,21 @@ def pem_of(store: Store, key_password: str) -> tuple[bytes, str | None]:
     raw = _raw(store)
     if _is_pem(raw):
         if store.password:
-            raise BadTls("ssl.keystore.password does not go with PEM; a key's own is ssl.key.password")
+            raise InvalidTlsConfig("ssl.keystore.password does not go with PEM; a key's own is ssl.key.password")
         return raw, key_password or None
     if not store.password:
-        raise BadTls(f"{store.location}: ssl.keystore.password is missing")
+        raise InvalidTlsConfig(f"{store.location}: ssl.keystore.password is missing")
     if raw.startswith(_JKS):
         keys = _read_jks(raw, store).keys
         if not keys:
-            raise BadTls(f"{store.location} holds no key")
+            raise InvalidTlsConfig(f"{store.location} holds no key")
         protected, chain = keys[0]
         der = _unprotected(protected, key_password or store.password, store)
         return "".join([_pem("PRIVATE KEY", der), *(_pem("CERTIFICATE", x) for x in chain)]).encode(), None
     return _pkcs12_keys(raw, store)
 
 
-def certificates_of(store: Store) -> str:
+def load_certificates_pem(store: TlsStore) -> str:
     """The certificates of a trust store as PEM.
 
     Raises:
@@ -68,14 +68,14 @@ def certificates_of(store: Store) -> str:
     return _pkcs12_certificates(raw, store)
 
 
-def _raw(store: Store) -> bytes:
+def _raw(store: TlsStore) -> bytes:
     if store.pem:
         return store.pem.encode()
     try:
         with open(store.location, "rb") as file:
             return file.read()
     except ValueError:  # a NUL
-        raise BadTls(f"{store.location!r}: no file can have that name") from None
+        raise InvalidTlsConfig(f"{store.location!r}: no file can have that name") from None
 
 
 def _is_pem(raw: bytes) -> bool:
@@ -91,32 +91,32 @@ def _pem(what: str, der: bytes) -> str:
 # ------------------------------------------------------------------ PKCS12
 
 
-def _pkcs12(raw: bytes, store: Store) -> Any:
+def _pkcs12(raw: bytes, store: TlsStore) -> Any:
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise BadTls(f"{store.location}: PKCS12 {_NO_PKCS12}") from None
+        raise InvalidTlsConfig(f"{store.location}: PKCS12 {_NO_PKCS12}") from None
     try:
         return pkcs12.load_pkcs12(raw, store.password.encode() or None)
     except ValueError:
-        raise BadTls(f"{store.location}: no PKCS12 store, or the password is wrong") from None
+        raise InvalidTlsConfig(f"{store.location}: no PKCS12 store, or the password is wrong") from None
     except UnsupportedAlgorithm as error:
-        raise BadTls(f"{store.location}: {error}") from None
+        raise InvalidTlsConfig(f"{store.location}: {error}") from None
 
 
-def _pkcs12_keys(raw: bytes, store: Store) -> tuple[bytes, None]:
+def _pkcs12_keys(raw: bytes, store: TlsStore) -> tuple[bytes, None]:
     made = _pkcs12(raw, store)
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     if made.key is None or made.cert is None:
-        raise BadTls(f"{store.location} holds no key with its certificate")
+        raise InvalidTlsConfig(f"{store.location} holds no key with its certificate")
     out = [made.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
     out += [x.certificate.public_bytes(Encoding.PEM) for x in (made.cert, *made.additional_certs)]
     return b"".join(out), None
 
 
-def _pkcs12_certificates(raw: bytes, store: Store) -> str:
+def _pkcs12_certificates(raw: bytes, store: TlsStore) -> str:
     made = _pkcs12(raw, store)
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -127,7 +127,7 @@ def _pkcs12_certificates(raw: bytes, store: Store) -> str:
 # ------------------------------------------------------------------ JKS
 
 
-class _Reader:
+class _JksReader:
     """Big-endian values out of a JKS file."""
 
     def __init__(self, raw: bytes) -> None:
@@ -138,7 +138,7 @@ class _Reader:
         self.pos += struct.calcsize(form)
         return int(out)
 
-    def taken(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         if count < 0 or self.pos + count > len(self._raw):
             raise struct.error("cut off")
         out = self._raw[self.pos : self.pos + count]
@@ -146,36 +146,36 @@ class _Reader:
         return out
 
     def text(self) -> bytes:
-        return self.taken(self.number(">H"))
+        return self.read(self.number(">H"))
 
     def certificate(self, version: int) -> bytes:
         if version == 2:
             self.text()  # its type, always X.509
-        return self.taken(self.number(">i"))
+        return self.read(self.number(">i"))
 
 
-def _read_jks(raw: bytes, store: Store) -> _Entries:
+def _read_jks(raw: bytes, store: TlsStore) -> _JksEntries:
     try:
         entries, end = _entries(raw)
     except struct.error:
-        raise BadTls(f"{store.location}: a broken JKS store") from None
+        raise InvalidTlsConfig(f"{store.location}: a broken JKS store") from None
     if store.password:
         made = hashlib.sha1(store.password.encode("utf-16-be") + _WHITENER + raw[:end]).digest()  # noqa: S324 - JKS's own
         if not hmac.compare_digest(made, raw[end : end + _DIGEST_BYTES]):
-            raise BadTls(f"{store.location}: the password is wrong, or the store was tampered with")
+            raise InvalidTlsConfig(f"{store.location}: the password is wrong, or the store was tampered with")
     return entries
 
 
-def _entries(raw: bytes) -> tuple[_Entries, int]:
-    reader, out = _Reader(raw), _Entries([], [])
-    reader.taken(len(_JKS))
+def _entries(raw: bytes) -> tuple[_JksEntries, int]:
+    reader, out = _JksReader(raw), _JksEntries([], [])
+    reader.read(len(_JKS))
     version = reader.number(">i")
     for _ in range(reader.number(">i")):
         kind = reader.number(">i")
         reader.text()  # alias
         reader.number(">q")  # since when
         if kind == 1:
-            protected = reader.taken(reader.number(">i"))
+            protected = reader.read(reader.number(">i"))
             count = reader.number(">i")
             out.keys.append((protected, [reader.certificate(version) for _ in range(count)]))
         elif kind == 2:
@@ -185,14 +185,14 @@ def _entries(raw: bytes) -> tuple[_Entries, int]:
     return out, reader.pos
 
 
-def _unprotected(protected: bytes, password: str, store: Store) -> bytes:
+def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
     """A key out of its protection: xor with SHA-1 of password and what came before, then a checksum of the key."""
     secret = password.encode("utf-16-be")
     start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
     try:
-        body = protected[_octets(protected, start) :] if start >= 0 else b""
+        body = protected[_octet_string_offset(protected, start) :] if start >= 0 else b""
     except (ValueError, IndexError):
-        raise BadTls(f"{store.location}: a key that is protected in no way known here") from None
+        raise InvalidTlsConfig(f"{store.location}: a key that is protected in no way known here") from None
     digest, text = body[:_SALT_BYTES], body[_SALT_BYTES:-_DIGEST_BYTES]
     out = bytearray()
     while len(out) < len(text):
@@ -201,11 +201,11 @@ def _unprotected(protected: bytes, password: str, store: Store) -> bytes:
     key = bytes(a ^ b for a, b in zip(text, out, strict=False))
     made = hashlib.sha1(secret + key).digest()  # noqa: S324 - JKS's own
     if not key or not hmac.compare_digest(made, body[-_DIGEST_BYTES:]):
-        raise BadTls(f"{store.location}: the key's password is wrong (ssl.key.password)")
+        raise InvalidTlsConfig(f"{store.location}: the key's password is wrong (ssl.key.password)")
     return key
 
 
-def _octets(raw: bytes, name_at: int) -> int:
+def _octet_string_offset(raw: bytes, name_at: int) -> int:
     """Where the octet string behind the protection's name begins: after an optional NULL, a tag and a length."""
     pos = raw.index(b"\x04", name_at + 10)
     size = raw[pos + 1]

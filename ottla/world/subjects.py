@@ -27,14 +27,16 @@ _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "ut
 """How OpenSSL reads ASN.1's kinds of text, by their tags."""
 
 
-def subject_of(certificate: Any) -> str | None:
+def format_subject(certificate: Any) -> str | None:
     """The subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
     if not certificate:
         return None
-    return ",".join("+".join(_written(*pair) for pair in part) for part in _reversed(certificate.get("subject", ())))
+    return ",".join(
+        "+".join(_escape_value(*pair) for pair in part) for part in _reversed(certificate.get("subject", ()))
+    )
 
 
-def subject_shown(sock: Any) -> str | None:
+def peer_subject(sock: Any) -> str | None:
     """The subject of the certificate that the other side showed, once it is trusted; None where it showed none.
 
     The library reads all of a certificate or nothing, and an authority of old may have signed an alternative name that
@@ -44,16 +46,16 @@ def subject_shown(sock: Any) -> str | None:
         SSLError: it cannot be read.
     """
     try:
-        return subject_of(sock.getpeercert())
+        return format_subject(sock.getpeercert())
     except ValueError:
         pass
     try:
-        return subject_of({"subject": subject_parts(sock.getpeercert(binary_form=True))})
+        return format_subject({"subject": parse_subject(sock.getpeercert(binary_form=True))})
     except (ValueError, IndexError):
         raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate whose subject cannot be read") from None
 
 
-def subject_parts(der: bytes) -> list[list[tuple[str, str]]]:
+def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:
     """The subject in a certificate (X.509, RFC 5280), as `ssl.SSLSocket.getpeercert` has it: names and values.
 
     Raises:
@@ -112,7 +114,7 @@ def _reversed(parts: Iterable[Any]) -> list[Any]:
     return list(parts)[::-1]
 
 
-def _written(name: str, value: str) -> str:
+def _escape_value(name: str, value: str) -> str:
     if name in _BY_NUMBER:
         number, tag = _BY_NUMBER[name]
         raw = value.encode()

@@ -11,7 +11,7 @@ from ottla.world.disk import Disk
 from ottla.world.real_disk import RealDisk
 
 if TYPE_CHECKING:
-    from ottla.world.kerberos import Call, Identity, Keytab, Tickets
+    from ottla.world.kerberos import GssAcceptorCredentials, GssInitiator, KerberosIdentity, Keytab
 
 
 def monotonic_s() -> float:
@@ -19,12 +19,12 @@ def monotonic_s() -> float:
     return time.monotonic()
 
 
-def pause(seconds: float) -> None:
+def sleep_blocking(seconds: float) -> None:
     """Let time pass; for a process that has nothing else to do."""
     time.sleep(seconds)
 
 
-class ThisMachine:
+class SystemEnv:
     """The part of an `Env` that never waits."""
 
     def __init__(self) -> None:
@@ -47,22 +47,22 @@ class ThisMachine:
         """Chance for placement and jitter; nothing secret hangs on it."""
         return random.random()
 
-    def tickets(self, keytab: Keytab) -> Tickets:
+    def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
         """Who takes Kerberos tickets by those keys.
 
         Raises:
             BadKeytab: there is no library, no such file, or no such key in it.
         """
-        from ottla.world.real_kerberos import RealTickets  # it loads a library that few nodes need
+        from ottla.world.real_kerberos import RealGssAcceptorCredentials  # it loads a library that few nodes need
 
-        return RealTickets(keytab)
+        return RealGssAcceptorCredentials(keytab)
 
-    def ticket(self, who: Identity, service: str) -> Call:
+    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
         """Begin to show somebody's ticket to a service.
 
         Raises:
             BadKeytab: there is no library, or no such key or ticket.
         """
-        from ottla.world.real_kerberos import RealCall
+        from ottla.world.real_kerberos import RealGssInitiator
 
-        return RealCall(who, service)
+        return RealGssInitiator(who, service)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-class BadTls(OSError):
+class InvalidTlsConfig(OSError):
     """Keys or certificates that cannot be used; one line for the user, without a secret in it. Files may change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TlsStore:
     """Keys or certificates: a file, or the text itself where it is PEM."""
 
     location: str = ""
@@ -24,17 +24,17 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsConfig:
     """One side of TLS."""
 
-    keys: Store | None = None
+    keystore: TlsStore | None = None
     key_password: str = field(default="", repr=False)
-    trusted: Store | None = None
+    truststore: TlsStore | None = None
     """None: whom this machine trusts."""
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-    ciphers: tuple[str, ...] = ()
+    cipher_suites: tuple[str, ...] = ()
     """Empty: those of the library."""
     client_auth: str = "none"
     """A server's: ``none``, ``requested``, ``required``."""
-    verifies_host: bool = True
+    verify_hostname: bool = True
     """A client's: whether the server's certificate must have the name that was dialled."""

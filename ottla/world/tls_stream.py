@@ -17,32 +17,32 @@ import trio
 
 from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S
-from ottla.world.hangups import Hangups
+from ottla.world.hangups import DisconnectMonitor
 from ottla.world.real_stream import RealStream
-from ottla.world.real_tls import dialled_as
-from ottla.world.subjects import subject_shown
+from ottla.world.real_tls import sni_host
+from ottla.world.subjects import peer_subject
 
 _PIECE_BYTES = 256 * 1024
 _RECORD_BYTES = 16 * 1024
 """Of TLS, at most."""
 _AT_ONCE_BYTES = 1024 * 1024
 """Received in one go, in about a millisecond."""
-_A_TURN_BYTES = 4 * 1024 * 1024
+_BYTES_UNTIL_YIELD = 4 * 1024 * 1024
 """After so much others get their turn, however fast the other side reads: some milliseconds."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-_TURN: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake")
+_HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake")
 """A step of a handshake takes up to two milliseconds: of a crowd that comes at once one takes its own at a time, and
 everybody else gets the loop in between. Each loop has turns of its own: a program may have nodes in several threads."""
 
 
-def _turn() -> trio.Lock:
+def _handshake_lock() -> trio.Lock:
     """What who takes a step of a handshake holds, in this loop."""
     try:
-        return _TURN.get()
+        return _HANDSHAKE_LOCK.get()
     except LookupError:
         lock = trio.Lock()
-        _TURN.set(lock)
+        _HANDSHAKE_LOCK.set(lock)
         return lock
 
 
@@ -52,7 +52,7 @@ class TlsStream(RealStream):
     def __init__(
         self,
         sock: socket.socket,
-        hangups: Hangups,
+        hangups: DisconnectMonitor,
         context: ssl.SSLContext,
         name: str | None = None,
         threads: trio.CapacityLimiter | None = None,
@@ -78,12 +78,12 @@ class TlsStream(RealStream):
         """
         while True:
             try:
-                async with _turn():
+                async with _handshake_lock():
                     if self._tls.fileno() < 0:
                         raise trio.ClosedResourceError("closed while it waited for its turn")
                     self._tls.do_handshake()
-                self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
-                return subject_shown(self._tls)
+                self.local = (sni_host(self._tls) or self.local[0], self.local[1])
+                return peer_subject(self._tls)
             except _BUSY as busy:
                 await self._wait(busy)
             except ssl.SSLEOFError:
@@ -97,16 +97,16 @@ class TlsStream(RealStream):
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """As `RealStream.receive_into`; a record at a time, full ones together."""
-        self._turns += 1
-        if self._turns >= 64:
-            self._turns = 0
+        self._sends_until_yield += 1
+        if self._sends_until_yield >= 64:
+            self._sends_until_yield = 0
             await trio.lowlevel.checkpoint()
         while True:
             try:
                 count = self._tls.recv_into(buffer)
                 return count if count < _RECORD_BYTES else self._receive_more(buffer, count)
             except _BUSY as busy:
-                self._turns = 0
+                self._sends_until_yield = 0
                 if timeout_s == FOREVER_S:
                     await self._wait(busy)
                     continue
@@ -124,7 +124,7 @@ class TlsStream(RealStream):
                 count += more
                 if more < _RECORD_BYTES:
                     break
-        self._turns += count // _RECORD_BYTES
+        self._sends_until_yield += count // _RECORD_BYTES
         return count
 
     async def _send_bytes(self, data: Any) -> None:
@@ -140,7 +140,7 @@ class TlsStream(RealStream):
                 else:
                     await trio.lowlevel.wait_writable(self._sock)
         self._sent += done
-        if self._sent >= _A_TURN_BYTES:
+        if self._sent >= _BYTES_UNTIL_YIELD:
             self._sent = 0
             await trio.lowlevel.checkpoint()
 
@@ -149,7 +149,7 @@ class TlsStream(RealStream):
         kept = bytearray(min(part.size_bytes, _PIECE_BYTES))
         while offset < end:
             piece = FileSlice(part.file, offset, min(end - offset, _PIECE_BYTES))
-            raw: Any = _cached(piece, kept)
+            raw: Any = _read_from_page_cache(piece, kept)
             if raw is None:
                 raw = await trio.to_thread.run_sync(piece.read_all, limiter=self._threads)
             await self._send_bytes(raw)
@@ -163,7 +163,7 @@ class TlsStream(RealStream):
         super().close()
 
 
-def _cached(piece: FileSlice, kept: bytearray) -> memoryview | None:
+def _read_from_page_cache(piece: FileSlice, kept: bytearray) -> memoryview | None:
     """What of a file lies in memory, read into ``kept``; None where the disk would have to be waited for."""
     into = memoryview(kept)[: piece.size_bytes]
     try:

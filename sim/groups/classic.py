@@ -17,14 +17,14 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as jg
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as sg
-from sim.clients import TIMEOUT_S, Again, Service
-from sim.groups.consumers import Wants
-from sim.groups.reading import Reading, ReadingMember
-from sim.groups.seats import Over
-from sim.history import Place
+from sim.clients import TIMEOUT_S, ClusterService, RetriableError
+from sim.groups.consumers import Subscription
+from sim.groups.reading import AssignedGroupState, AssignedMember
+from sim.groups.seats import MemberEnded
+from sim.history import HistoryPartition
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
 SESSION_MS, REBALANCE_MS = 6_000, 4_000
 ASSIGNOR = "range"
@@ -32,30 +32,37 @@ _VERSION = struct.Struct(">h")
 EMBEDDED_VERSION = 1
 
 
-class ClassicMember(ReadingMember):
+class SimClassicMember(AssignedMember):
     """One life of a member."""
 
-    commit_version = 8
-    reads_in_its_epoch = False
+    offset_commit_version = 8
+    reads_with_member_epoch = False
 
-    def __init__(self, world: World, name: str, service: Service, shared: Reading, choice: tuple[Wants, ...]) -> None:
+    def __init__(
+        self,
+        world: Simulation,
+        name: str,
+        service: ClusterService,
+        shared: AssignedGroupState,
+        choice: tuple[Subscription, ...],
+    ) -> None:
         """``choice``: what it may want, by name."""
         super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
         self._choice = tuple(x for x in choice if x.regex is None)
-        self.wants = world.rng.choice(self._choice)
+        self.subscription = world.rng.choice(self._choice)
         self._joins = True
-        self._is_known = False
+        self._is_member = False
         """Whether its id is the coordinator's."""
 
-    def change(self) -> None:
+    def change_subscription(self) -> None:
         """Subscribe to something else: that takes another generation."""
-        self.wants = self.world.rng.choice(self._choice)
+        self.subscription = self.simulation.rng.choice(self._choice)
         self._joins = True
 
-    def _nothing_said(self) -> None:
+    def _reset_reported_state(self) -> None:
         """Nothing is left out in this protocol."""
 
-    def _has_said(self) -> bool:
+    def _is_state_reported(self) -> bool:
         return True
 
     def _abandon(self) -> None:
@@ -67,58 +74,58 @@ class ClassicMember(ReadingMember):
         if self._joins:
             await self._join()
             return
-        began, cuts = self._book.now(), self.world.ledger.power_cuts
-        code = (await self.coordinator(hb.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
-        self.check_sane(code, "heartbeat")
+        began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
+        code = (await self.call_coordinator(hb.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
+        self.check_expected_error(code, "heartbeat")
         self._joins = code == ErrorCode.REBALANCE_IN_PROGRESS
         self._check(0 if self._joins else code)
-        self._told_epoch(self.epoch, began, cuts)
+        self._on_epoch(self.epoch, began, cuts)
 
     def _check(self, code: int) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
-            self._is_known = self._is_known and code == ErrorCode.ILLEGAL_GENERATION
+            self._is_member = self._is_member and code == ErrorCode.ILLEGAL_GENERATION
             self._abandon()
         if code:
-            raise Again(ErrorCode(code).name)
+            raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
         """Give up what there is, and become a member of the next generation. Raises: Again, Over."""
         for place in list(self.positions):
             await self._commit(place)
         self._abandon()
-        wants, began, cuts = self.wants, self._book.now(), self.world.ledger.power_cuts
+        wants, began, cuts = self.subscription, self._book.next_event(), self.simulation.ledger.power_cuts
         said = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
             cp.ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
         )
-        member_id = self.id if self._is_known else ""
+        member_id = self.id if self._is_member else ""
         protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
         asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
-        self._book.may_begin_anew()
+        self._book.allow_epoch_reset()
         try:
-            answer = await self.coordinator(asked, 9)
+            answer = await self.call_coordinator(asked, 9)
         finally:
-            self._book.may_begin_anew()
-        self.check_sane(answer.error_code, "join")
+            self._book.allow_epoch_reset()
+        self.check_expected_error(answer.error_code, "join")
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.id = self._identity = answer.member_id
-            self._is_known = True
+            self._is_member = True
         self._check(answer.error_code)
-        rows = self._dealt(answer) if answer.leader == self.id else []
+        rows = self._compute_assignment(answer) if answer.leader == self.id else []
         sync = sg.SyncGroupRequest(
             self.group, answer.generation_id, self.id, None, answer.protocol_type, answer.protocol_name, rows
         )
-        synced = await self.coordinator(sync, 5)
-        self.check_sane(synced.error_code, "sync")
+        synced = await self.call_coordinator(sync, 5)
+        self.check_expected_error(synced.error_code, "sync")
         self._check(synced.error_code)
-        self._joins = self.wants != wants
-        self._told_epoch(answer.generation_id, began, cuts)
+        self._joins = self.subscription != wants
+        self._on_epoch(answer.generation_id, began, cuts)
         given = embedded.decode_assignment(bytes(synced.assignment)).assigned_partitions
-        self._told_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
+        self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
-    def _dealt(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
+    def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
         """What it deals out as the leader: each partition to one of those who want its topic."""
         wants = {x.member_id: embedded.decode_subscription(bytes(x.metadata)).topics for x in answer.members}
-        dealt: dict[str, list[Place]] = {member_id: [] for member_id in wants}
+        dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):
             takers = [member_id for member_id, topics in wants.items() if topic in topics]
             for number in range(self.service.partitions):
@@ -131,13 +138,13 @@ class ClassicMember(ReadingMember):
             out.append(sg.SyncGroupRequestAssignment(member_id, _VERSION.pack(EMBEDDED_VERSION) + raw))
         return out
 
-    async def _say_goodbye(self, *, for_good: bool) -> None:
+    async def _leave_group(self, *, for_good: bool) -> None:
         """Leave. Raises: Over."""
-        self._book.gone(self.id)
-        cuts = self.world.ledger.power_cuts
-        with suppress(Again):
+        self._book.on_member_removed(self.id)
+        cuts = self.simulation.ledger.power_cuts
+        with suppress(RetriableError):
             asked = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
-            answer = await self.coordinator(asked, 5)
+            answer = await self.call_coordinator(asked, 5)
             if not answer.error_code and not answer.members[0].error_code:
-                await self._commit_once_more(cuts)
-        raise Over("left")
+                await self._commit_after_leaving(cuts)
+        raise MemberEnded("left")

@@ -8,56 +8,56 @@ from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_group_describe as cd
-from sim.clients import Service, SimClient
-from sim.groups.classic import ClassicMember
-from sim.groups.consumers import ConsumerMember, Wants
-from sim.groups.kind import ReadingKind
-from sim.groups.ownership import Ownership
-from sim.groups.reading import Reading
+from sim.clients import ClusterService, SimClient
+from sim.groups.classic import SimClassicMember
+from sim.groups.consumers import SimConsumerMember, Subscription
+from sim.groups.kind import AssignedGroupWorkload
+from sim.groups.ownership import AssignmentChecker
+from sim.groups.reading import AssignedGroupState
 
 if TYPE_CHECKING:
-    from sim.groups.seats import Member
-    from sim.world import World
+    from sim.groups.seats import SimGroupMember
+    from sim.world import Simulation
 
 GROUP = "readers"
 TOPICS = ("k0", "k1", "k2")
 
 
-class Consuming(ReadingKind):
+class ConsumerGroupWorkload(AssignedGroupWorkload):
     """One consumer group."""
 
     group = GROUP
     topics = TOPICS
-    wants = (
-        Wants(TOPICS, None, TOPICS),
-        Wants(TOPICS[:2], None, TOPICS[:2]),
-        Wants(TOPICS[1:], None, TOPICS[1:]),
-        Wants((), "k[02]", (TOPICS[0], TOPICS[2])),
-        Wants(TOPICS[1:2], "k[0-1]", TOPICS[:2]),
-        Wants((), "k.*", TOPICS),
+    subscriptions = (
+        Subscription(TOPICS, None, TOPICS),
+        Subscription(TOPICS[:2], None, TOPICS[:2]),
+        Subscription(TOPICS[1:], None, TOPICS[1:]),
+        Subscription((), "k[02]", (TOPICS[0], TOPICS[2])),
+        Subscription(TOPICS[1:2], "k[0-1]", TOPICS[:2]),
+        Subscription((), "k.*", TOPICS),
     )
 
-    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP, world.now_s), ids, self._read)
+        self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
 
-    def makers(self) -> Iterator[Callable[[], Member]]:
+    def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """Some of its members are somebody, others anybody; in some runs one speaks the older protocol, or two do."""
-        classic = self._world.rng.choice(((), (), (1,), (0, 1)))
+        classic = self._simulation.rng.choice(((), (), (1,), (0, 1)))
         for number, instance_id in enumerate((None, None, "somebody")):
-            common = (self._world, f"reader-{number}", self._service, self._shared, self.wants)
+            common = (self._simulation, f"reader-{number}", self._service, self._shared, self.subscriptions)
             if number in classic:
-                yield partial(ClassicMember, *common)
+                yield partial(SimClassicMember, *common)
             else:
-                yield partial(ConsumerMember, *common, instance_id)
+                yield partial(SimConsumerMember, *common, instance_id)
 
-    async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
-        here = [x for x in members if isinstance(x, ConsumerMember | ClassicMember)]
+    async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
+        here = [x for x in members if isinstance(x, SimConsumerMember | SimClassicMember)]
         at = await self._coordinator(asker)
         told = (await asker.call(cd.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
         if told.error_code or told.group_state != "Stable":
             return f"{ErrorCode(told.error_code).name} {told.group_state}"
         if {x.member_id for x in told.members} != {x.id for x in here}:
             return f"members {sorted(x.member_id for x in told.members)} are not {sorted(x.id for x in here)}"
-        wanted = {(topic, n) for x in here for topic in x.wants.topics for n in range(self._service.partitions)}
-        return await self._unread(asker, at, wanted, here)
+        wanted = {(topic, n) for x in here for topic in x.subscription.topics for n in range(self._service.partitions)}
+        return await self._find_unread(asker, at, wanted, here)

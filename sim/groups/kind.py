@@ -10,82 +10,82 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import offset_fetch as of
-from sim.clients import Address, Again, Service, SimClient
-from sim.history import Place
+from sim.clients import Address, ClusterService, RetriableError, SimClient
+from sim.history import HistoryPartition
 
 if TYPE_CHECKING:
-    from sim.groups.reading import ReadingMember
-    from sim.groups.seats import Member
-    from sim.world import World
+    from sim.groups.reading import AssignedMember
+    from sim.groups.seats import SimGroupMember
+    from sim.world import Simulation
 
 LATEST = -1
 
 
-class Kind(ABC):
+class GroupWorkload(ABC):
     """One group."""
 
     group: str
     topics: tuple[str, ...]
 
-    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
-        self._world = world
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        self._simulation = world
         self._service = service
         self._ids = ids
         """Names of topics by id."""
 
     @abstractmethod
-    def makers(self) -> Iterator[Callable[[], Member]]:
+    def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """What makes a member, for each seat."""
 
     @abstractmethod
     async def prepare(self, asker: SimClient) -> None:
         """What is to be done before anybody joins. Raises: Again."""
 
-    async def unsettled(self, asker: SimClient, members: Sequence[Member]) -> str:
+    async def instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         """Why the group is not at rest with these members yet; nothing where it is."""
         try:
-            return await self._wrong(asker, members)
-        except Again as error:
-            asker.forget_leaders()
+            return await self._find_instability(asker, members)
+        except RetriableError as error:
+            asker.invalidate_leaders()
             return str(error) or "no answer"
 
     @abstractmethod
-    async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
+    async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         """The same. Raises: Again."""
 
     @abstractmethod
-    async def reckon(self, asker: SimClient) -> None:
+    async def verify(self, asker: SimClient) -> None:
         """What must have come of it."""
 
     async def _coordinator(self, asker: SimClient) -> Address:
         found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
         if found.error_code:
-            raise Again(ErrorCode(found.error_code).name)
+            raise RetriableError(ErrorCode(found.error_code).name)
         return found.host, found.port
 
-    async def _end(self, asker: SimClient, place: Place) -> int:
+    async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
         """Where a partition ends. Raises: Again."""
         topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
         answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
         row = answer.topics[0].partitions[0]
         if row.error_code:
-            raise Again(ErrorCode(row.error_code).name)
+            raise RetriableError(ErrorCode(row.error_code).name)
         return int(row.offset)
 
 
-class ReadingKind(Kind):
+class AssignedGroupWorkload(GroupWorkload):
     """A group in which each partition is read by one member alone."""
 
-    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._read: dict[Place, set[int]] = {}
+        self._read: dict[HistoryPartition, set[int]] = {}
         """Offsets that a member has read."""
 
     async def prepare(self, asker: SimClient) -> None:
         """Nothing."""
 
-    async def _unread(
-        self, asker: SimClient, at: Address, wanted: Collection[Place], members: Sequence[ReadingMember]
+    async def _find_unread(
+        self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]
     ) -> str:
         """What is not with one member, or not read to its end. Raises: Again."""
         had = [place for x in members for place in x.positions]
@@ -97,21 +97,21 @@ class ReadingKind(Kind):
                 return f"{place} is read to {committed} of {end}"
         return ""
 
-    async def _committed(self, asker: SimClient, at: Address, place: Place) -> int:
+    async def _committed(self, asker: SimClient, at: Address, place: HistoryPartition) -> int:
         topic = of.OffsetFetchRequestTopic(place[0], [place[1]])
         answer = await asker.call(of.OffsetFetchRequest(self.group, [topic], require_stable=True), 7, at)
         rows = answer.topics[0].partitions if answer.topics else []
         if answer.error_code or (rows and rows[0].error_code):
-            raise Again("positions")
+            raise RetriableError("positions")
         return max(rows[0].committed_offset, 0) if rows else 0
 
-    async def reckon(self, asker: SimClient) -> None:
+    async def verify(self, asker: SimClient) -> None:
         """Nothing was passed over."""
-        if self._world.ledger.power_cuts:
+        if self._simulation.ledger.power_cuts:
             return
         for place in [(topic, number) for topic in self.topics for number in range(self._service.partitions)]:
-            committed = self._world.ledger.committed_to.get(place, 0)
+            committed = self._simulation.ledger.committed_to.get(place, 0)
             passed = sorted(set(range(committed)) - self._read.get(place, set()))
             if passed:
                 detail = f"{place[0]}-{place[1]}: {passed[:10]} before {committed}"
-                self._world.ledger.violation("group-skip", detail)
+                self._simulation.ledger.report_violation("group-skip", detail)

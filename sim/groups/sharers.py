@@ -17,239 +17,252 @@ from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import share_acknowledge as sa
 from ottla.wire.messages import share_fetch as sf
 from ottla.wire.messages import share_group_heartbeat as hb
-from sim.clients import PAUSE_S, Address, Again, Service, Unsure
-from sim.groups.locks import ACCEPT, REJECT, RELEASE, RENEW, Hold, Locks
-from sim.groups.seats import Member, Over
-from sim.history import Place
+from sim.clients import PAUSE_S, Address, ClusterService, RetriableError, UnknownOutcome
+from sim.groups.locks import ACCEPT, REJECT, RELEASE, RENEW, AcquiredRecord, AcquisitionLocks
+from sim.groups.seats import MemberEnded, SimGroupMember
+from sim.history import HistoryPartition
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.world import Simulation
 
 LEAVING = CLOSING = -1
-LAST_EPOCH = 2**31 - 1
-BEATS_S = 0.7
-TURN_S = 0.25
-LONGEST_WORK_S = 1.0
-LATE_SHARE, LATE_WORK_S = 0.15, 5.0
+MAX_SESSION_EPOCH = 2**31 - 1
+HEARTBEAT_INTERVAL_S = 0.7
+POLL_INTERVAL_S = 0.25
+MAX_PROCESSING_S = 1.0
+LATE_SHARE, LATE_PROCESSING_S = 0.15, 5.0
 """Of the records, and how long a member may take for them: longer than it has."""
 VERDICTS = ((ACCEPT, 0.68), (RELEASE, 0.12), (REJECT, 0.06), (RENEW, 0.09))
 """With their shares; the rest is kept for too long."""
-KEPT = 0
-KEPT_S = 4.0
+NO_VERDICT = 0
+NO_VERDICT_S = 4.0
 """Longer than a lock lasts."""
-FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
-NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+SESSION_ERRORS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 
-class Sharing(NamedTuple):
+class ShareGroupState(NamedTuple):
     """What the members of a group have in common."""
 
     group: str
-    locks: Locks
+    locks: AcquisitionLocks
     ids: Mapping[bytes, str]
     topics: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Session:
+class SimShareSession:
     """With one broker."""
 
     epoch: int = 0
-    places: set[Place] = field(default_factory=set)
-    ready: dict[Place, dict[int, tuple[float, int]]] = field(default_factory=dict)
+    places: set[HistoryPartition] = field(default_factory=set)
+    ready: dict[HistoryPartition, dict[int, tuple[float, int]]] = field(default_factory=dict)
     """Of each record that is here: when the member is done with it, and what it will say then."""
 
 
-class ShareMember(Member):
+class SimShareMember(SimGroupMember):
     """One life of a member."""
 
-    def __init__(self, world: World, name: str, service: Service, shared: Sharing) -> None:
+    def __init__(self, world: Simulation, name: str, service: ClusterService, shared: ShareGroupState) -> None:
         super().__init__(world, name, service, shared.group)
         self._shared = shared
         self._locks = shared.locks
         self.epoch = 0
-        self.wants: tuple[str, ...] = ()
-        self.change()
-        self._said: tuple[str, ...] | None = None
-        self.assigned: set[Place] = set()
+        self.subscribed_topics: tuple[str, ...] = ()
+        self.change_subscription()
+        self._sent_subscription: tuple[str, ...] | None = None
+        self.assigned: set[HistoryPartition] = set()
         self._next_beat_s = 0.0
-        self._sessions: dict[Address, Session] = {}
+        self._sessions: dict[Address, SimShareSession] = {}
         self._topic_ids = {name: topic_id for topic_id, name in shared.ids.items()}
 
-    def change(self) -> None:
+    def change_subscription(self) -> None:
         """Subscribe to something else."""
         topics = self._shared.topics
-        self.wants = self.world.rng.choice((topics, topics, topics[:1], topics[1:]))
+        self.subscribed_topics = self.simulation.rng.choice((topics, topics, topics[:1], topics[1:]))
 
-    def over(self) -> None:
+    def on_process_end(self) -> None:
         """Its process is gone."""
-        self._locks.lost(self.id)
+        self._locks.on_lost(self.id)
 
-    def drop(self) -> None:
+    def close_connections(self) -> None:
         """With its connections its sessions end, and what it has there."""
-        super().drop()
+        super().close_connections()
         self._sessions.clear()
-        self._locks.lost(self.id)
+        self._locks.on_lost(self.id)
 
     async def run(self) -> None:
         """Be a member until it has left."""
         while True:
-            if self.calm:
-                self.wants = self._shared.topics
+            if self.is_stable_phase:
+                self.subscribed_topics = self._shared.topics
             try:
-                if self.world.now_s() >= self._next_beat_s:
+                if self.simulation.now_s() >= self._next_beat_s:
                     await self._beat()
-                await self._turn()
+                await self._poll_once()
                 if self.leaving:
                     await self._leave()
-            except Again as error:
-                self.world.note(f"{self.name} {self.epoch}: {error}")
-                self.forget_leaders()
-                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
-            await self.sleep(TURN_S * (0.5 + self.world.rng.random()))
+            except RetriableError as error:
+                self.simulation.trace_event(f"{self.name} {self.epoch}: {error}")
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
+            await self.sleep(POLL_INTERVAL_S * (0.5 + self.simulation.rng.random()))
 
     # ------------------------------------------------------------------ membership
 
     async def _beat(self) -> None:
         request = hb.ShareGroupHeartbeatRequest(self.group, self.id, self.epoch)
-        wants = self.wants
-        if self.epoch == 0 or self._said != wants:
+        wants = self.subscribed_topics
+        if self.epoch == 0 or self._sent_subscription != wants:
             request.subscribed_topic_names = list(wants)
-        self._said = None
-        answer = await self.coordinator(request, 1)
+        self._sent_subscription = None
+        answer = await self.call_coordinator(request, 1)
         code = answer.error_code
-        self.check_sane(code, "heartbeat")
-        if code in FENCED:
+        self.check_expected_error(code, "heartbeat")
+        if code in FENCED_ERRORS:
             self.epoch = 0
             self.assigned = set()
         if code:
-            raise Again(ErrorCode(code).name)
-        self._said = wants
+            raise RetriableError(ErrorCode(code).name)
+        self._sent_subscription = wants
         self.epoch = answer.member_epoch
-        self.heard_s = self.world.now_s()
-        self._next_beat_s = self.heard_s + BEATS_S
+        self.last_heartbeat_s = self.simulation.now_s()
+        self._next_beat_s = self.last_heartbeat_s + HEARTBEAT_INTERVAL_S
         if answer.assignment is not None:
             rows = answer.assignment.topic_partitions
             self.assigned = {(self._shared.ids[row.topic_id], number) for row in rows for number in row.partitions}
-            self.world.note(f"{self.id} epoch {self.epoch}: {sorted(self.assigned)}")
+            self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(self.assigned)}")
 
     async def _leave(self) -> None:
         """End every session, and say goodbye. Raises: Again, Over."""
         for address, session in list(self._sessions.items()):
             if session.epoch:
-                self._locks.lost(self.id)
+                self._locks.on_lost(self.id)
                 await self.call(sf.ShareFetchRequest(self.group, self.id, CLOSING, 0, 0, 0), 2, address)
         self._sessions.clear()
-        answer = await self.coordinator(hb.ShareGroupHeartbeatRequest(self.group, self.id, LEAVING), 1)
-        self.check_sane(answer.error_code, "goodbye")
-        raise Over("left")
+        answer = await self.call_coordinator(hb.ShareGroupHeartbeatRequest(self.group, self.id, LEAVING), 1)
+        self.check_expected_error(answer.error_code, "goodbye")
+        raise MemberEnded("left")
 
     # ------------------------------------------------------------------ records
 
-    async def _turn(self) -> None:
+    async def _poll_once(self) -> None:
         """Say what is to be said, then take more. Raises: Again."""
-        by_address: dict[Address, set[Place]] = {address: set() for address in self._sessions}
+        by_address: dict[Address, set[HistoryPartition]] = {address: set() for address in self._sessions}
         for place in sorted(self.assigned):
             by_address.setdefault(await self.leader(*place), set()).add(place)
         for address, places in by_address.items():
-            session = self._sessions.setdefault(address, Session())
-            said = self._verdicts(session)
-            if said and (self.world.rng.random() < 0.7 or any(RENEW in x.values() for x in said.values())):
+            session = self._sessions.setdefault(address, SimShareSession())
+            said = self._due_acknowledgements(session)
+            if said and (self.simulation.rng.random() < 0.7 or any(RENEW in x.values() for x in said.values())):
                 await self._acknowledge(address, session, said)
                 said = {}
             await self._fetch(address, session, places, said)
 
-    def _verdicts(self, session: Session) -> dict[Place, dict[int, int]]:
+    def _due_acknowledgements(self, session: SimShareSession) -> dict[HistoryPartition, dict[int, int]]:
         """What is to be said now, by partition and offset. Renewals go alone."""
-        now = self.world.now_s()
-        renews = self.world.rng.random() < 0.5
-        out: dict[Place, dict[int, int]] = {}
+        now = self.simulation.now_s()
+        renews = self.simulation.rng.random() < 0.5
+        out: dict[HistoryPartition, dict[int, int]] = {}
         for place, ready in session.ready.items():
-            for offset in [x for x, (at, kind) in ready.items() if kind == KEPT and at + KEPT_S < now]:
+            for offset in [x for x, (at, kind) in ready.items() if kind == NO_VERDICT and at + NO_VERDICT_S < now]:
                 del ready[offset]
-            done = {x: kind for x, (at, kind) in ready.items() if at <= now and kind != KEPT}
+            done = {x: kind for x, (at, kind) in ready.items() if at <= now and kind != NO_VERDICT}
             some = {x: kind for x, kind in done.items() if renews == (kind == RENEW)}
             if some and session.epoch:
                 out[place] = some
         return out
 
-    def _done(self, session: Session, said: Mapping[Place, Mapping[int, int]]) -> dict[Place, dict[int, Hold]]:
+    def _on_acknowledging(
+        self, session: SimShareSession, said: Mapping[HistoryPartition, Mapping[int, int]]
+    ) -> dict[HistoryPartition, dict[int, AcquiredRecord]]:
         """They are on their way."""
         holds = {}
         for place, offsets in said.items():
-            holds[place] = self._locks.says(self.id, place, offsets)
+            holds[place] = self._locks.on_acknowledging(self.id, place, offsets)
             for offset, kind in offsets.items():
                 del session.ready[place][offset]
                 if kind == RENEW:
-                    self._take(session, place, offset)
+                    self._schedule_verdict(session, place, offset)
         return holds
 
-    def _take(self, session: Session, place: Place, offset: int) -> None:
-        rng = self.world.rng
-        chance, verdict = rng.random(), KEPT
+    def _schedule_verdict(self, session: SimShareSession, place: HistoryPartition, offset: int) -> None:
+        rng = self.simulation.rng
+        chance, verdict = rng.random(), NO_VERDICT
         for kind, share in VERDICTS:
             if chance < share:
                 verdict = kind
                 break
             chance -= share
-        late = rng.random() < LATE_SHARE and not self.calm
-        at = self.world.now_s() + rng.random() * (LATE_WORK_S if late else LONGEST_WORK_S)
-        session.ready.setdefault(place, {})[offset] = (at, ACCEPT if self.calm else verdict)
+        late = rng.random() < LATE_SHARE and not self.is_stable_phase
+        at = self.simulation.now_s() + rng.random() * (LATE_PROCESSING_S if late else MAX_PROCESSING_S)
+        session.ready.setdefault(place, {})[offset] = (at, ACCEPT if self.is_stable_phase else verdict)
 
-    async def _acknowledge(self, address: Address, session: Session, said: dict[Place, dict[int, int]]) -> None:
+    async def _acknowledge(
+        self, address: Address, session: SimShareSession, said: dict[HistoryPartition, dict[int, int]]
+    ) -> None:
         renews = any(RENEW in x.values() for x in said.values())
-        holds, before_s = self._done(session, said), self._clock(address)
+        holds, before_s = self._on_acknowledging(session, said), self._clock(address)
         topics: dict[str, list[sa.AcknowledgePartition]] = {}
         for (topic, number), offsets in said.items():
             part = sa.AcknowledgePartition(number, _batches(offsets, sa.AcknowledgementBatch))
             topics.setdefault(topic, []).append(part)
         rows = [sa.AcknowledgeTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
         request = sa.ShareAcknowledgeRequest(self.group, self.id, session.epoch, renews, rows)
-        cuts = self.world.ledger.power_cuts
+        cuts = self.simulation.ledger.power_cuts
         answer = await self.call(request, 2, address)
         self._check_session(address, session, answer.error_code)
         for topic in answer.responses:
             for part in topic.partitions:
                 place = (self._shared.ids[topic.topic_id], part.partition_index)
-                self._settled(place, part.error_code, said[place], holds[place], cuts)
+                self._on_acknowledge_response(place, part.error_code, said[place], holds[place], cuts)
                 if renews and not part.error_code:
                     until_s = before_s + answer.acquisition_lock_timeout_ms / 1000
-                    self._locks.renewed(self.id, place, said[place].keys(), until_s)
+                    self._locks.on_renewed(self.id, place, said[place].keys(), until_s)
 
-    def _settled(
-        self, place: Place, code: int, offsets: Mapping[int, int], holds: Mapping[int, Hold], cuts: int
+    def _on_acknowledge_response(
+        self,
+        place: HistoryPartition,
+        code: int,
+        offsets: Mapping[int, int],
+        holds: Mapping[int, AcquiredRecord],
+        cuts: int,
     ) -> None:
-        self.check_sane(0 if code == ErrorCode.INVALID_REQUEST else code, "acknowledgement")
-        if not code and cuts == self.world.ledger.power_cuts:
-            self._locks.taken(place, offsets, holds)
+        self.check_expected_error(0 if code == ErrorCode.INVALID_REQUEST else code, "acknowledgement")
+        if not code and cuts == self.simulation.ledger.power_cuts:
+            self._locks.on_acknowledged(place, offsets, holds)
         if code in (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST):
-            self._locks.refused(self._key(place), place, offsets, holds)
+            self._locks.on_refused(self._key(place), place, offsets, holds)
 
-    def _check_session(self, address: Address, session: Session, code: int) -> None:
+    def _check_session(self, address: Address, session: SimShareSession, code: int) -> None:
         """Count a session on, or forget it. Raises: Again."""
-        if code in NO_SESSION:
+        if code in SESSION_ERRORS:
             self._sessions.pop(address, None)
-            self._locks.lost(self.id)
-        self.check_sane(code, "session")
+            self._locks.on_lost(self.id)
+        self.check_expected_error(code, "session")
         if code:
-            raise Again(ErrorCode(code).name)
-        session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
+            raise RetriableError(ErrorCode(code).name)
+        session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
 
-    def _key(self, place: Place) -> SharedPlace:
+    def _key(self, place: HistoryPartition) -> SharedPlace:
         return SharedPlace(self._topic_ids[place[0]], place[1])
 
     def _clock(self, address: Address) -> float:
-        return self.world.host(address[0]).clock.monotonic_s()
+        return self.simulation.host(address[0]).clock.monotonic_s()
 
     async def _fetch(
-        self, address: Address, session: Session, places: set[Place], said: dict[Place, dict[int, int]]
+        self,
+        address: Address,
+        session: SimShareSession,
+        places: set[HistoryPartition],
+        said: dict[HistoryPartition, dict[int, int]],
     ) -> None:
         """Take records, and say what is said on the way. Raises: Again."""
-        rng = self.world.rng
+        rng = self.simulation.rng
         places = places | {place for place, ready in session.ready.items() if ready}
         if not places and not session.epoch:
             return
-        holds = self._done(session, said)
+        holds = self._on_acknowledging(session, said)
         topics: dict[str, list[sf.FetchPartition]] = {}
         for place in sorted((places - session.places) | said.keys()):
             batches = _batches(said.get(place, {}), sf.AcknowledgementBatch)
@@ -264,13 +277,13 @@ class ShareMember(Member):
             *(1 + int(rng.random() * 12), 1 + int(rng.random() * 8), int(rng.random() * 2), False),
             *(rows, forgotten),
         )
-        before = {place: self._locks.sight(address[0], self._key(place), self.id) for place in places}
-        asked_s, began_s, cuts = self._clock(address), self.world.now_s(), self.world.ledger.power_cuts
+        before = {place: self._locks.server_state(address[0], self._key(place), self.id) for place in places}
+        asked_s, began_s, cuts = self._clock(address), self.simulation.now_s(), self.simulation.ledger.power_cuts
         try:
             answer = await self.call(request, 2, address)
-        except Unsure:
+        except UnknownOutcome:
             for place in places:
-                self._locks.unsure[place] = self._locks.unsure.get(place, 0) + 1
+                self._locks.uncertain_acknowledgements[place] = self._locks.uncertain_acknowledgements.get(place, 0) + 1
             raise
         self._check_session(address, session, answer.error_code)
         session.places = places
@@ -279,35 +292,39 @@ class ShareMember(Member):
             for part in topic.partitions:
                 place = (self._shared.ids[topic.topic_id], part.partition_index)
                 if place in said:
-                    self._settled(place, part.acknowledge_error_code, said[place], holds[place], cuts)
-                sight = self._locks.sight(address[0], self._key(place), self.id)
+                    self._on_acknowledge_response(place, part.acknowledge_error_code, said[place], holds[place], cuts)
+                sight = self._locks.server_state(address[0], self._key(place), self.id)
                 old = before.get(place)
-                same = old is not None and sight is not None and old.shared is sight.shared
-                hold = Hold(self.id, address[0], until_s, sight if same else None, self.world.now_s())
-                self._took(session, place, part, hold, began_s)
+                same = old is not None and sight is not None and old.share_partition is sight.share_partition
+                hold = AcquiredRecord(self.id, address[0], until_s, sight if same else None, self.simulation.now_s())
+                self._on_acquired(session, place, part, hold, began_s)
 
-    def _took(self, session: Session, place: Place, part: Any, hold: Hold, began_s: float) -> None:
+    def _on_acquired(
+        self, session: SimShareSession, place: HistoryPartition, part: Any, hold: AcquiredRecord, began_s: float
+    ) -> None:
         """One partition of an answer."""
-        self.check_sane(part.error_code, "fetch")
+        self.check_expected_error(part.error_code, "fetch")
         if part.error_code:
-            self.world.note(f"{self.name}: {place}: {ErrorCode(part.error_code).name}")
-            self.forget_leaders()
+            self.simulation.trace_event(f"{self.name}: {place}: {ErrorCode(part.error_code).name}")
+            self.invalidate_leaders()
             return
         try:
             there = {x.offset for x in decode_records(part.records or b"", 0)}
         except WireError as error:
-            self.world.ledger.violation("bad-crc", str(error))
+            self.simulation.ledger.report_violation("bad-crc", str(error))
             return
         rows = [(x.first_offset, x.last_offset, x.delivery_count) for x in part.acquired_records]
         given = [offset for first, last, _ in rows for offset in range(first, last + 1)]
         if not there.issuperset(given):
             missing = sorted(set(given) - there)
-            self.world.ledger.violation("share-hole", f"{place}: {missing} came to {self.id} without a record")
-        self._locks.got(hold, place, self._key(place), rows, began_s)
+            self.simulation.ledger.report_violation(
+                "share-hole", f"{place}: {missing} came to {self.id} without a record"
+            )
+        self._locks.on_acquired(hold, place, self._key(place), rows, began_s)
         if given:
-            self.world.note(f"{self.id} took {place} {rows}")
+            self.simulation.trace_event(f"{self.id} took {place} {rows}")
         for offset in given:
-            self._take(session, place, offset)
+            self._schedule_verdict(session, place, offset)
 
 
 def _batches(offsets: Mapping[int, int], kind: Any) -> list[Any]:

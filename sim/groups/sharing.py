@@ -19,40 +19,42 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds
 from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.wire.messages import share_group_describe as sd
-from sim.clients import Again, Service, SimClient, log_start, read_all
-from sim.groups.kind import Kind
-from sim.groups.locks import ACCEPT, REJECT, Living, Locks
-from sim.groups.sharers import ShareMember, Sharing
-from sim.history import Place
+from sim.clients import ClusterService, RetriableError, SimClient, log_start_offset, read_partition
+from sim.groups.kind import GroupWorkload
+from sim.groups.locks import ACCEPT, REJECT, AcquisitionLocks, LiveNodesByHost
+from sim.groups.sharers import ShareGroupState, SimShareMember
+from sim.history import HistoryPartition
 
 if TYPE_CHECKING:
     from ottla.wire.records import Record
-    from sim.groups.seats import Member
-    from sim.world import World
+    from sim.groups.seats import SimGroupMember
+    from sim.world import Simulation
 
 GROUP = "sharers"
 TOPICS = ("s0", "s1")
-LIMIT = 3
-SEATS = 3
+DELIVERY_COUNT_LIMIT = 3
+MEMBER_SLOTS = 3
 STATE_PARTITIONS = 2
 
 
-class Shared(Kind):
+class ShareGroupWorkload(GroupWorkload):
     """One share group."""
 
     group = GROUP
     topics = TOPICS
 
-    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str], living: Living) -> None:
+    def __init__(
+        self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str], living: LiveNodesByHost
+    ) -> None:
         super().__init__(world, service, ids)
         clock = lambda host: world.host(host).clock.monotonic_s()  # noqa: E731 - one line says it
-        self._locks = Locks(world.ledger, GROUP, LIMIT, living, clock, world.now_s)
-        self._shared = Sharing(GROUP, self._locks, ids, TOPICS)
+        self._locks = AcquisitionLocks(world.ledger, GROUP, DELIVERY_COUNT_LIMIT, living, clock, world.now_s)
+        self._shared = ShareGroupState(GROUP, self._locks, ids, TOPICS)
 
-    def makers(self) -> Iterator[Callable[[], Member]]:
+    def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """What makes a member, for each seat."""
-        for number in range(SEATS):
-            yield partial(ShareMember, self._world, f"sharer-{number}", self._service, self._shared)
+        for number in range(MEMBER_SLOTS):
+            yield partial(SimShareMember, self._simulation, f"sharer-{number}", self._service, self._shared)
 
     async def prepare(self, asker: SimClient) -> None:
         """Have the group begin at the beginning. Raises: Again."""
@@ -60,14 +62,14 @@ class Shared(Kind):
         resource = ac.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
         answer = await asker.call(ac.IncrementalAlterConfigsRequest([resource]), 1)
         if answer.responses[0].error_code:
-            raise Again(ErrorCode(answer.responses[0].error_code).name)
+            raise RetriableError(ErrorCode(answer.responses[0].error_code).name)
 
-    async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
+    async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         at = await self._coordinator(asker)
         told = (await asker.call(sd.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
         if told.error_code or told.group_state != "Stable":
             return f"{ErrorCode(told.error_code).name} {told.group_state}"
-        here = sorted(x.id for x in members if isinstance(x, ShareMember))
+        here = sorted(x.id for x in members if isinstance(x, SimShareMember))
         if sorted(x.member_id for x in told.members) != here:
             return f"members {sorted(x.member_id for x in told.members)} are not {here}"
         numbers = list(range(self._service.partitions))
@@ -76,30 +78,30 @@ class Shared(Kind):
         for topic in (await asker.call(request, 1, at)).groups[0].topics:
             for part in topic.partitions:
                 place = (topic.topic_name, part.partition_index)
-                if self._world.ledger.power_cuts and (part.start_offset == UNINITIALIZED or part.lag < 0):
+                if self._simulation.ledger.power_cuts and (part.start_offset == UNINITIALIZED or part.lag < 0):
                     continue  # the state is gone, or records that it knows are: none of the logs waits for another's
-                end, begin = await self._end(asker, place), await log_start(asker, *place)
-                if part.error_code or is_behind(part.start_offset, part.lag, begin, end):
+                end, begin = await self._end(asker, place), await log_start_offset(asker, *place)
+                if part.error_code or has_pending_records(part.start_offset, part.lag, begin, end):
                     said = ErrorCode(part.error_code).name
                     return f"{place}: {said} from {part.start_offset}, {part.lag} behind {end}"
         return ""
 
-    async def reckon(self, asker: SimClient) -> None:
+    async def verify(self, asker: SimClient) -> None:
         """Nothing was passed over, and nothing was given up that need not be."""
-        ledger = self._world.ledger
+        ledger = self._simulation.ledger
         if not ledger.power_cuts:
             for place in [(topic, number) for topic in TOPICS for number in range(self._service.partitions)]:
-                end = await asker.until_done(partial(self._end, asker, place))
+                end = await asker.retry_until_done(partial(self._end, asker, place))
                 lost = [offset for offset in range(end) if (place, offset) not in self._locks.delivered]
                 if lost:
-                    ledger.violation("share-lost", f"{place[0]}-{place[1]}: {lost[:10]} of {end}")
+                    ledger.report_violation("share-lost", f"{place[0]}-{place[1]}: {lost[:10]} of {end}")
         for number in range(STATE_PARTITIONS):
-            records = await read_all(asker, SHARE_TOPIC, number)
-            for detail in unearned(records, self._ids, self._locks, whole=not ledger.power_cuts):
-                ledger.violation("ArchivedOnlyAfterLimitOrAccept", detail)
+            records = await read_partition(asker, SHARE_TOPIC, number)
+            for detail in find_unearned_states(records, self._ids, self._locks, whole=not ledger.power_cuts):
+                ledger.report_violation("ArchivedOnlyAfterLimitOrAccept", detail)
 
 
-def is_behind(start_offset: int, lag: int, begin: int, end: int) -> bool:
+def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bool:
     """Whether a group that says so has records before it in a log from ``begin`` to before ``end``. That records are
     gone from the log it writes down with its next word of others only (``SharePartition.updateCacheAndOffsets``).
     """
@@ -107,13 +109,15 @@ def is_behind(start_offset: int, lag: int, begin: int, end: int) -> bool:
     return max(start_offset, 0) < end and not 0 <= lag <= gone
 
 
-def unearned(records: Sequence[Record], ids: Mapping[bytes, str], locks: Locks, *, whole: bool = True) -> Iterator[str]:
+def find_unearned_states(
+    records: Sequence[Record], ids: Mapping[bytes, str], locks: AcquisitionLocks, *, whole: bool = True
+) -> Iterator[str]:
     """What a partition of the state topic says that members have not said: its records, oldest first.
 
     ``whole``: whether none of them is gone, with its segment, in a power cut.
     """
-    known: dict[Place, dict[int, int]] = {}
-    starts: dict[Place, int] = {}
+    known: dict[HistoryPartition, dict[int, int]] = {}
+    starts: dict[HistoryPartition, int] = {}
     for record in records:
         found = decode(record.key, record.value)
         if found is None or found.value is None or found.key.topic_id not in ids:
@@ -123,7 +127,7 @@ def unearned(records: Sequence[Record], ids: Mapping[bytes, str], locks: Locks, 
         for row in found.value.state_batches:
             for offset in range(row.first_offset, row.last_offset + 1):
                 states[offset] = row.delivery_state
-                said = locks.said.get((place, offset), set())
+                said = locks.acknowledgements.get((place, offset), set())
                 where = f"{place[0]}-{place[1]} {offset}"
                 if row.delivery_state == RecordState.ACKNOWLEDGED and ACCEPT not in said:
                     yield f"{where} is accepted, and nobody said so: {sorted(said)}"
@@ -139,8 +143,8 @@ def unearned(records: Sequence[Record], ids: Mapping[bytes, str], locks: Locks, 
         starts[place] = max(start, starts.get(place, 0))
 
 
-def _is_done(state: int | None, at: tuple[Place, int], locks: Locks) -> bool:
+def _is_done(state: int | None, at: tuple[HistoryPartition, int], locks: AcquisitionLocks) -> bool:
     """Whether a record may lie behind. What could not be written of a lock that was over is in no record."""
     if state is not None and RecordState(state).is_final:
         return True
-    return locks.delivered.get(at, 0) + locks.unsure.get(at[0], 0) >= locks.limit
+    return locks.delivered.get(at, 0) + locks.uncertain_acknowledgements.get(at[0], 0) >= locks.limit

@@ -8,38 +8,38 @@ from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import streams_group_describe as sd
-from sim.clients import Service, SimClient
-from sim.groups.kind import ReadingKind
-from sim.groups.ownership import Ownership
-from sim.groups.reading import Reading
-from sim.groups.streamers import PARTS, StreamsMember
+from sim.clients import ClusterService, SimClient
+from sim.groups.kind import AssignedGroupWorkload
+from sim.groups.ownership import AssignmentChecker
+from sim.groups.reading import AssignedGroupState
+from sim.groups.streamers import SUBTOPOLOGIES, SimStreamsMember
 
 if TYPE_CHECKING:
-    from sim.groups.seats import Member
-    from sim.world import World
+    from sim.groups.seats import SimGroupMember
+    from sim.world import Simulation
 
 GROUP = "app"
 PROCESSES = ("p0", "p0", "p1")
 """Of each thread."""
 
 
-class Streaming(ReadingKind):
+class StreamsGroupWorkload(AssignedGroupWorkload):
     """One streams group."""
 
     group = GROUP
-    topics = tuple(PARTS.values())
+    topics = tuple(SUBTOPOLOGIES.values())
 
-    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP, world.now_s), ids, self._read)
+        self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
 
-    def makers(self) -> Iterator[Callable[[], Member]]:
+    def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """What makes a thread, for each seat."""
         for number, process in enumerate(PROCESSES):
-            yield partial(StreamsMember, self._world, f"thread-{number}", self._service, self._shared, process)
+            yield partial(SimStreamsMember, self._simulation, f"thread-{number}", self._service, self._shared, process)
 
-    async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
-        here = [x for x in members if isinstance(x, StreamsMember)]
+    async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
+        here = [x for x in members if isinstance(x, SimStreamsMember)]
         at = await self._coordinator(asker)
         told = (await asker.call(sd.StreamsGroupDescribeRequest([GROUP]), 0, at)).groups[0]
         if told.error_code or told.group_state != "Stable":
@@ -47,4 +47,4 @@ class Streaming(ReadingKind):
         if {x.member_id for x in told.members} != {x.id for x in here}:
             return f"members {sorted(x.member_id for x in told.members)} are not {sorted(x.id for x in here)}"
         wanted = [(topic, number) for topic in self.topics for number in range(self._service.partitions)]
-        return await self._unread(asker, at, wanted, here)
+        return await self._find_unread(asker, at, wanted, here)

@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from ottla.broker.groups.streams.state import StreamsGroup
     from ottla.broker.parts import BrokerComponents
     from ottla.broker.share.partition import SharePartition
-    from sim.world import World
+    from sim.world import Simulation
 
-EVERY_S = 0.1
-MOST_TOLD = 5
+CHECK_INTERVAL_S = 0.1
+MAX_REPORTS = 5
 
 
-class Watch:
+class GroupInvariants:
     """Looks at all nodes, again and again."""
 
-    def __init__(self, world: World, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
-        self._world = world
+    def __init__(self, world: Simulation, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
+        self._simulation = world
         self._living = living
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             for host, parts in self._living().items():
-                for name, detail in wrong(parts, whole=not self._world.ledger.power_cuts):
-                    self._tell(name, f"at {self._world.now_s():.3f} s, {host}: {detail}")
-            await trio.sleep(EVERY_S)
+                for name, detail in find_violations(parts, whole=not self._simulation.ledger.power_cuts):
+                    self._report(name, f"at {self._simulation.now_s():.3f} s, {host}: {detail}")
+            await trio.sleep(CHECK_INTERVAL_S)
 
-    def _tell(self, name: str, detail: str) -> None:
-        self._told[name] = self._told.get(name, 0) + 1
-        if self._told[name] <= MOST_TOLD:
-            self._world.note(f"{name}: {detail}")
-            self._world.ledger.violation(name, detail)
+    def _report(self, name: str, detail: str) -> None:
+        self._reported[name] = self._reported.get(name, 0) + 1
+        if self._reported[name] <= MAX_REPORTS:
+            self._simulation.trace_event(f"{name}: {detail}")
+            self._simulation.ledger.report_violation(name, detail)
 
 
-def wrong(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
+def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
     """What is wrong in a node's groups: names of rules, with what breaks them. ``whole``: whether no records of groups
     are gone, with their segment, from between others in a power cut.
     """
@@ -60,19 +60,19 @@ def wrong(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
             continue
         machine = state_machine_of(shard)
         for consumer in machine.list_consumer_groups():
-            yield from twice_in(consumer)
-            yield from out_of_order(consumer)
+            yield from duplicate_assignments(consumer)
+            yield from epochs_out_of_order(consumer)
         for streams in machine.list_streams_groups():
-            yield from twice_done(streams)
-            yield from out_of_order(streams)
+            yield from duplicate_tasks(streams)
+            yield from epochs_out_of_order(streams)
     if parts._share_partition_manager is not None:
         for key, shared in parts._share_partition_manager._by_key.items():
             if shared.share_partition is not None:
-                for detail in miscounted(shared.share_partition):
+                for detail in inconsistent_counts(shared.share_partition):
                     yield "ShareBookIsRight", f"{key.group_id} {key.partition}: {detail}"
 
 
-def twice_in(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
+def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
     """Partitions with two members."""
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
@@ -84,7 +84,7 @@ def twice_in(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
                         yield "OneHolder", f"{group.id}: {topic.hex()[-4:]}-{number} with {known} and {member.id}"
 
 
-def twice_done(group: StreamsGroup) -> Iterator[tuple[str, str]]:
+def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
     """Active tasks in two processes, and tasks that a process has in two roles."""
     doers: dict[tuple[str, int], str] = {}
     roles: dict[tuple[str, str, int], str] = {}
@@ -104,7 +104,7 @@ def twice_done(group: StreamsGroup) -> Iterator[tuple[str, str]]:
                             yield "OneHolder", f"{what} in {doers[name, number]} and {member.process_id}"
 
 
-def out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str]]:
+def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str]]:
     """Epochs that are ahead of what they follow."""
     if group.target_epoch > group.epoch:
         yield "EpochsInOrder", f"{group.id}: target {group.target_epoch} of {group.epoch}"
@@ -113,7 +113,7 @@ def out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str
             yield "EpochsInOrder", f"{group.id}: {member.id} in {member.epoch} of {group.target_epoch}"
 
 
-def miscounted(share: SharePartition) -> Iterator[str]:
+def inconsistent_counts(share: SharePartition) -> Iterator[str]:
     """What does not add up in a share partition's book."""
     done = 0
     end = share.start_offset - 1

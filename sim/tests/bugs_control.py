@@ -16,7 +16,7 @@ from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.raft.shell import RaftDriver
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
 def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
@@ -24,21 +24,21 @@ def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
     return []
 
 
-def keep_who_registers_in_sync() -> None:
+def keep_registering_broker_in_isr() -> None:
     """A broker that starts anew stays in every in-sync set."""
     brokers.leader_and_isr_updates = _nothing
 
 
-def elect_the_dead() -> None:
+def elect_dead_broker() -> None:
     """Who is elected is not asked to be alive."""
-    replace(
+    patch(
         partition_change._Candidates,
         "can_lead_cleanly",
         lambda _: lambda self, broker_id: broker_id in (self.isr or self.eligible),
     )
 
 
-def fence_nobody() -> None:
+def never_fence() -> None:
     """No lease ever ends."""
     BrokerHeartbeatTracker.next_expired_broker = lambda *_: None  # type: ignore[method-assign]
 
@@ -54,7 +54,7 @@ def fence_without_electing() -> None:
 
         return transition
 
-    replace(heartbeats, "_transition", make)
+    patch(heartbeats, "_transition", make)
 
 
 def keep_the_leader_epoch() -> None:
@@ -63,11 +63,11 @@ def keep_the_leader_epoch() -> None:
     def make(real: Any) -> Any:
         return lambda old, record: dataclasses.replace(real(old, record), leader_epoch=old.leader_epoch)
 
-    replace(draft, "merge_partition_change", make)
-    replace(isr, "merge_partition_change", make)
+    patch(draft, "merge_partition_change", make)
+    patch(isr, "merge_partition_change", make)
 
 
-def answer_before_the_commit() -> None:
+def publish_before_commit() -> None:
     """The controller lets everybody see what it has appended, committed or not."""
 
     async def committed(*_: Any) -> None:
@@ -76,12 +76,12 @@ def answer_before_the_commit() -> None:
     RaftDriver.wait_committed = committed  # type: ignore[method-assign]
 
 
-def keep_what_never_was() -> None:
+def keep_uncommitted_records() -> None:
     """A controller that loses its leadership keeps what was not committed."""
     ControllerStateMachine.revert = lambda _: None  # type: ignore[method-assign]
 
 
-def take_in_what_is_not_committed() -> None:
+def replay_uncommitted_records() -> None:
     """Who follows the quorum takes in all its log has."""
 
     def make(real: Any) -> Any:
@@ -90,15 +90,15 @@ def take_in_what_is_not_committed() -> None:
 
         return catch_up
 
-    replace(MetadataLoader, "catch_up", make)
+    patch(MetadataLoader, "catch_up", make)
 
 
-def hear_old_leaders() -> None:
+def accept_stale_alter_partition() -> None:
     """Anybody may change the in-sync set, whatever he knows of the partition."""
     isr._error = lambda *_: ErrorCode.NONE
 
 
-def give_producer_ids_twice() -> None:
+def reuse_producer_ids() -> None:
     """Each broker gets the same producer ids."""
 
     def make(real: Any) -> Any:
@@ -109,10 +109,10 @@ def give_producer_ids_twice() -> None:
 
         return allocate
 
-    replace(brokers, "allocate_producer_ids", make)
+    patch(brokers, "allocate_producer_ids", make)
 
 
-def coordinate_without_reading() -> None:
+def skip_loading_coordinator() -> None:
     """A coordinator that moved begins with nothing."""
 
     def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
@@ -124,16 +124,16 @@ def coordinate_without_reading() -> None:
     CoordinatorRuntime._start_shard = begin  # type: ignore[method-assign]
 
 
-def answer_for_what_is_not_committed() -> None:
+def respond_before_commit() -> None:
     """A coordinator answers as soon as it has appended."""
     Shard.is_committed = property(lambda _: True)  # type: ignore[assignment,method-assign]
 
 
-def keep_the_shard() -> None:
+def keep_stale_shard() -> None:
     """A coordinator whose partition went, and came back, goes on with what it knew."""
     CoordinatorRuntime.on_resignation = lambda *_: None  # type: ignore[method-assign]
 
 
-def let_anybody_commit() -> None:
+def skip_member_check_on_commit() -> None:
     """Nobody asks whether a position comes from a member of now."""
     groups.validate_offset_commit = lambda *_, **__: None

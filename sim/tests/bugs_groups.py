@@ -19,25 +19,25 @@ from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.shared import SharePartitionLeader
 from ottla.wire.errors import ErrorCode, ProtocolError
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
-def wait_for_no_revocation() -> None:
+def skip_waiting_for_revocation() -> None:
     """A member counts as having given up what it was told to, whatever it says."""
     reconcile._owns_any = lambda *_: False
 
 
-def look_at_no_owner() -> None:
+def ignore_current_owners() -> None:
     """What is in a member's target is free."""
     ConsumerGroup.owner_epoch = lambda *_: -1  # type: ignore[method-assign]
 
 
-def free_nothing() -> None:
+def never_release_partitions() -> None:
     """What a member had stays its own when it has given it up, or is gone."""
     ConsumerGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
 
 
-def expire_no_member() -> None:
+def never_expire_members() -> None:
     """Sessions of consumer groups have no end."""
     ConsumerGroups.arm_session = lambda *_: None  # type: ignore[method-assign]
 
@@ -51,50 +51,50 @@ def forget_sessions_at_a_start() -> None:
     ConsumerGroups.restore_timers = restore  # type: ignore[method-assign]
 
 
-def wait_for_whoever_is_slow() -> None:
+def ignore_rebalance_timeout() -> None:
     """A member that does not give up what it should has all the time of the world; and it never hears of it again."""
     ConsumerGroups.watch_revocation = lambda *_: None  # type: ignore[method-assign]
     reconcile._owns_any = lambda owned, held: True
 
 
-def let_anybody_commit() -> None:
+def skip_member_check_on_commit() -> None:
     """Nobody asks whether a position comes from a member of now."""
     offsets.validate_offset_commit = lambda *_, **__: None
 
 
-def resolve_no_regex() -> None:
+def never_resolve_regex() -> None:
     """Regular expressions stand for nothing."""
-    replace(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.names)
+    patch(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.names)
 
 
-def expire_no_lock() -> None:
+def never_expire_locks() -> None:
     """Who has a record may keep it."""
     SharePartitionLeader._expire_locks = lambda *_: None  # type: ignore[method-assign]
 
 
-def end_every_lock() -> None:
+def expire_all_locks() -> None:
     """Once one lock is over, all are."""
     acknowledging._is_lock_expired = lambda state, _: acknowledging._is_locked(state) and state.rollback_state is None
 
 
-def lend_what_is_lent() -> None:
+def acquire_acquired_records() -> None:
     """A record that somebody has counts as free."""
     InFlightState.is_available = property(  # type: ignore[assignment,method-assign]
         lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.before is None
     )
 
 
-def give_up_early() -> None:
+def archive_before_last_delivery() -> None:
     """The last delivery is left out."""
-    replace(InFlightState, "try_update_state", lambda real: lambda self, state, limit: real(self, state, limit - 1))
+    patch(InFlightState, "try_update_state", lambda real: lambda self, state, limit: real(self, state, limit - 1))
 
 
-def count_what_is_out_as_done() -> None:
+def advance_over_acquired_records() -> None:
     """The start moves over records that members have."""
     RecordState.is_final = property(lambda self: self >= RecordState.ACQUIRED)  # type: ignore[assignment,method-assign]
 
 
-def write_no_verdict() -> None:
+def skip_writing_acknowledgements() -> None:
     """What became of records is said to be kept, and is not."""
 
     async def keep(self: SharePartitionLeader, batches: Any) -> None:
@@ -103,7 +103,7 @@ def write_no_verdict() -> None:
     SharePartitionLeader._await_persisted = keep  # type: ignore[method-assign,assignment]
 
 
-def read_no_verdicts() -> None:
+def skip_reading_share_state() -> None:
     """A leader begins where the start is, and knows nothing of what lies behind it."""
 
     def make(real: Any) -> Any:
@@ -112,10 +112,10 @@ def read_no_verdicts() -> None:
 
         return read
 
-    replace(Persister, "read", make)
+    patch(Persister, "read", make)
 
 
-def take_anybodys_word() -> None:
+def accept_foreign_acknowledgements() -> None:
     """Who says what became of a record need not have it."""
 
     def make(real: Any) -> Any:
@@ -128,10 +128,10 @@ def take_anybodys_word() -> None:
 
         return acknowledge
 
-    replace(acknowledging, "acknowledge_records", make)
+    patch(acknowledging, "acknowledge_records", make)
 
 
-def hear_some_only() -> None:
+def reject_some_acknowledgements() -> None:
     """Every thirtieth word is refused."""
     count = [0]
 
@@ -144,10 +144,10 @@ def hear_some_only() -> None:
 
         return acknowledge
 
-    replace(acknowledging, "acknowledge_records", make)
+    patch(acknowledging, "acknowledge_records", make)
 
 
-def give_up_what_comes_back() -> None:
+def archive_released_records() -> None:
     """Nobody gets a second time what was released."""
 
     def make(real: Any) -> Any:
@@ -156,29 +156,29 @@ def give_up_what_comes_back() -> None:
 
         return change
 
-    replace(InFlightState, "try_update_state", make)
+    patch(InFlightState, "try_update_state", make)
 
 
-def wait_for_no_task() -> None:
+def skip_waiting_for_task_revocation() -> None:
     """A thread counts as having given up what it was told to, whatever it says."""
     TasksTuple.overlaps = lambda *_: False  # type: ignore[method-assign]
 
 
-def note_no_doer() -> None:
+def forget_task_owner() -> None:
     """Nobody knows which process does a task."""
     StreamsGroup._add_owned = lambda *_: None  # type: ignore[method-assign]
 
 
-def do_in_several_roles() -> None:
+def allow_task_in_two_roles() -> None:
     """A process may have a task in as many roles as it likes."""
     tasks._holds = lambda *_: False
 
 
-def free_no_task() -> None:
+def never_release_tasks() -> None:
     """What a thread did stays its process's when it has given it up, or is gone."""
     StreamsGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
 
 
-def expire_no_thread() -> None:
+def never_expire_streams_members() -> None:
     """Sessions of streams groups have no end."""
     StreamsGroups.arm_session = lambda *_: None  # type: ignore[method-assign]

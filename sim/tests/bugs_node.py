@@ -22,7 +22,7 @@ from ottla.log.producers import ProducerStateManager
 from ottla.log.segment import LogSegment
 from ottla.world.disk import FileSlice
 from ottla.world.memory_disk import MemoryFile
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
 def acknowledge_without_writing() -> None:
@@ -38,7 +38,7 @@ def acknowledge_without_writing() -> None:
 
         return append
 
-    replace(PartitionLog, "append_as_leader", make)
+    patch(PartitionLog, "append_as_leader", make)
 
 
 def forget_producers() -> None:
@@ -51,12 +51,12 @@ def skip_the_duplicate_check() -> None:
     ProducerStateManager.check_batch = lambda *_: None  # type: ignore[method-assign]
 
 
-def believe_files_after_a_crash() -> None:
+def trust_files_after_crash() -> None:
     """Every stop is taken for a clean one."""
     directory.c.take_clean_shutdown = lambda *_: 1
 
 
-def sync_nothing() -> None:
+def skip_fsync() -> None:
     """A sync says good and does nothing."""
     LogFlush.__call__ = lambda _: None  # type: ignore[method-assign]
 
@@ -71,10 +71,10 @@ def forget_names_of_a_roll_during_a_sync() -> None:
 
         return finish
 
-    replace(PartitionLog, "complete_flush", make)
+    patch(PartitionLog, "complete_flush", make)
 
 
-def leave_what_recovery_cuts() -> None:
+def skip_truncation_in_recovery() -> None:
     """Damage at the end of a file is seen and stays."""
     LogSegment.truncate = lambda *_: None  # type: ignore[method-assign]
 
@@ -90,10 +90,10 @@ def sync_only_the_newest_segment() -> None:
 
         return begin
 
-    replace(PartitionLog, "start_flush", make)
+    patch(PartitionLog, "start_flush", make)
 
 
-def believe_a_predecessors_checkpoints() -> None:
+def reuse_checkpoints_of_deleted_topic() -> None:
     """A topic made again gets the log start its predecessor had."""
 
     def make(real: Any) -> Any:
@@ -103,12 +103,12 @@ def believe_a_predecessors_checkpoints() -> None:
 
         return adopt
 
-    replace(LogDirectory, "add_log", make)
+    patch(LogDirectory, "add_log", make)
 
 
-def compact_the_newest_away() -> None:
+def compact_newest_record() -> None:
     """The newest record of a key goes, too."""
-    replace(
+    patch(
         compaction,
         "retained_records",
         lambda real: lambda data, count, base, *rest, **named: real(data, count, base - 1, *rest, **named),
@@ -120,7 +120,7 @@ def leave_compacted_segments_unsynced() -> None:
     LogSegment.fsync = lambda _: None  # type: ignore[method-assign]
 
 
-def answer_before_metadata_is_synced() -> None:
+def skip_metadata_fsync() -> None:
     """The metadata log's sync does nothing."""
 
     def make(real: Any) -> Any:
@@ -131,10 +131,10 @@ def answer_before_metadata_is_synced() -> None:
 
         return begin
 
-    replace(MetadataStore, "prepare_flush", make)
+    patch(MetadataStore, "prepare_flush", make)
 
 
-def answer_a_setting_without_writing_it() -> None:
+def acknowledge_unwritten_setting() -> None:
     """An altered setting is answered with success."""
 
     def nothing(*_: Any) -> Any:
@@ -144,7 +144,7 @@ def answer_a_setting_without_writing_it() -> None:
     configs._alter_resource = nothing
 
 
-def keep_deleted_topics() -> None:
+def skip_topic_deletion() -> None:
     """A deletion is answered with success."""
 
     def make(real: Any) -> Any:
@@ -153,10 +153,10 @@ def keep_deleted_topics() -> None:
 
         return delete
 
-    replace(topics, "delete_topics", make)
+    patch(topics, "delete_topics", make)
 
 
-def widen_nothing() -> None:
+def skip_partition_creation() -> None:
     """New partitions are answered with success."""
 
     def widen(*_: Any) -> Generator[None, None, list[Any]]:
@@ -179,7 +179,7 @@ def read_metadata_but_the_last() -> None:
 
         return read
 
-    replace(MetadataStore, "committed_batches", make)
+    patch(MetadataStore, "committed_batches", make)
 
 
 def forget_committed_positions() -> None:
@@ -192,10 +192,10 @@ def forget_committed_positions() -> None:
 
         return decode
 
-    replace(records, "decode", make)
+    patch(records, "decode", make)
 
 
-def serve_a_wrong_byte() -> None:
+def corrupt_read_byte() -> None:
     """A byte of what is read is another."""
 
     def make(real: Any) -> Any:
@@ -207,12 +207,12 @@ def serve_a_wrong_byte() -> None:
 
         return pread
 
-    replace(MemoryFile, "pread", make)
+    patch(MemoryFile, "pread", make)
 
 
-def read_one_too_far() -> None:
+def fetch_from_next_offset() -> None:
     """A fetch begins one record later."""
-    replace(
+    patch(
         PartitionLog,
         "read",
         lambda real: (
@@ -223,9 +223,9 @@ def read_one_too_far() -> None:
     )
 
 
-def leave_a_deleted_topics_files() -> None:
+def keep_files_of_deleted_topic() -> None:
     """The files of a deleted topic keep their names."""
-    replace(
+    patch(
         directory.LogDirectory,
         "rename_for_deletion",
         lambda _: (
@@ -237,26 +237,26 @@ def leave_a_deleted_topics_files() -> None:
     )
 
 
-def cut_one_record_too_many() -> None:
+def delete_first_kept_record() -> None:
     """DeleteRecords takes the record it should leave as the first, too."""
-    replace(
+    patch(
         PartitionLog,
         "maybe_increment_log_start_offset",
         lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark)),
     )
 
 
-def give_producer_ids_twice() -> None:
+def reuse_producer_ids() -> None:
     """Every producer gets the same id."""
     ProducerIdManager.try_generate = lambda _: 7  # type: ignore[method-assign]
 
 
-def look_at_no_checksum() -> None:
+def skip_checksum_in_recovery() -> None:
     """Recovery believes bytes whose checksum is wrong."""
-    replace(LogSegment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
+    patch(LogSegment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
 
 
-def mark_a_clean_stop_too_early() -> None:
+def write_clean_shutdown_file_early() -> None:
     """The mark of a clean stop is left before anything is flushed."""
 
     def make(real: Any) -> Any:
@@ -266,15 +266,15 @@ def mark_a_clean_stop_too_early() -> None:
 
         return close
 
-    replace(LogDirectory, "close", make)
+    patch(LogDirectory, "close", make)
 
 
-def believe_indexes_after_a_crash() -> None:
+def trust_indexes_after_crash() -> None:
     """Entries of an index are not made anew from the batches."""
     LogSegment.reset_indexes = lambda _: None  # type: ignore[method-assign]
 
 
-def answer_before_the_sync() -> None:
+def acknowledge_before_fsync() -> None:
     """Where an answer should wait for the disk, it does not."""
 
     def make(real: Any) -> Any:
@@ -284,7 +284,7 @@ def answer_before_the_sync() -> None:
 
         return due
 
-    replace(LogMaintenance, "request_flush", make)
+    patch(LogMaintenance, "request_flush", make)
 
 
 def delete_records_of_a_neighbour() -> None:
@@ -299,7 +299,7 @@ def delete_records_of_a_neighbour() -> None:
 
         return handle
 
-    replace(delete_records, "handle", make)
+    patch(delete_records, "handle", make)
 
 
 def cut_off_the_first_batch() -> None:
@@ -315,7 +315,7 @@ def cut_off_the_first_batch() -> None:
 
         return read
 
-    replace(PartitionLog, "read", make)
+    patch(PartitionLog, "read", make)
 
 
 def return_records_above_the_last_stable_offset() -> None:
@@ -327,7 +327,7 @@ def return_records_above_the_last_stable_offset() -> None:
 
         return read
 
-    replace(PartitionLog, "read", make)
+    patch(PartitionLog, "read", make)
 
 
 def ignore_the_limit_of_a_partition() -> None:
@@ -340,7 +340,7 @@ def ignore_the_limit_of_a_partition() -> None:
 
         return update
 
-    replace(CachedPartition, "update_request_params", make)
+    patch(CachedPartition, "update_request_params", make)
 
 
 def answer_a_partition_twice() -> None:
@@ -352,4 +352,4 @@ def answer_a_partition_twice() -> None:
 
         return grouped
 
-    replace(sessions, "group_by_topic", make)
+    patch(sessions, "group_by_topic", make)

@@ -15,19 +15,19 @@ from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.shell import RaftDriver
 from ottla.controller.raft.states import CandidateState, EpochElection, ProspectiveState, RaftLeaderState
 from ottla.controller.raft.store import MetadataStore
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
-def vote_before_the_sync() -> None:
+def vote_before_fsync() -> None:
     """A vote is answered before it is on disk; it never gets there."""
-    replace(
+    patch(
         MetadataStore,
         "prepare_state_write",
         lambda real: lambda self, hard, voters: (real(self, hard, voters), lambda: None)[1],
     )
 
 
-def count_what_is_not_synced() -> None:
+def count_unflushed_records() -> None:
     """A voter says that it has what it has not synced."""
 
     def sync(self: RaftDriver) -> None:
@@ -38,13 +38,13 @@ def count_what_is_not_synced() -> None:
     RaftDriver._maybe_flush = sync  # type: ignore[method-assign]
 
 
-def vote_for_the_shorter_log() -> None:
+def vote_for_shorter_log() -> None:
     """Who asks for a vote is not asked how much it has."""
 
     def make(real: Any) -> Any:
         return lambda state, hard, vote, last_epoch, end: real(state, hard, vote, -1, -1)
 
-    replace(answers, "can_grant_vote", make)
+    patch(answers, "can_grant_vote", make)
 
 
 def vote_twice() -> None:
@@ -52,12 +52,12 @@ def vote_twice() -> None:
     votes._can_grant_standard_vote = lambda hard, candidate, *, up_to_date: up_to_date
 
 
-def raft_commits_alone() -> None:
+def commit_without_majority() -> None:
     """What the leader has counts as committed."""
-    replace(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end))
+    patch(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end))
 
 
-def take_half_for_a_majority() -> None:
+def accept_half_as_majority() -> None:
     """Of four two are enough, of three one."""
     VoterSetHistory.majority_size = property(lambda self: max(len(self.current) // 2, 1))  # type: ignore[assignment,method-assign]
 
@@ -73,7 +73,7 @@ def forget_votes_at_a_start() -> None:
 
         return staticmethod(read)
 
-    replace(QuorumStateFile, "read", make)
+    patch(QuorumStateFile, "read", make)
 
 
 def read_no_quorum_state() -> None:
@@ -81,9 +81,9 @@ def read_no_quorum_state() -> None:
     QuorumStateFile.read = staticmethod(lambda *_: QuorumStateFile())  # type: ignore[assignment]
 
 
-def believe_every_log() -> None:
+def skip_divergence_check() -> None:
     """Whoever fetches is taken to have this log's beginning."""
-    replace(
+    patch(
         LogSummary,
         "validate_offset_and_epoch",
         lambda _: lambda self, offset, last_epoch: ("valid", (last_epoch, offset)),
@@ -100,7 +100,7 @@ def commit_older_epochs() -> None:
     RaftState.update_high_watermark = commit  # type: ignore[method-assign]
 
 
-def count_wishes_as_votes() -> None:
+def count_pre_votes_as_votes() -> None:
     """Who said that it would vote has voted."""
 
     def stand(raft: RaftState) -> None:
@@ -122,19 +122,19 @@ def leave_the_last_out_of_snapshots() -> None:
 
         return told_slowly
 
-    replace(snapshotting, "image_records_yielding", make)
+    patch(snapshotting, "image_records_yielding", make)
 
 
-def believe_the_id_alone() -> None:
+def ignore_directory_id() -> None:
     """A voter whose disk was wiped votes on under its old key."""
     ReplicaKey.identifies = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
 
 
-def let_newborns_vote() -> None:
+def vote_with_empty_log() -> None:
     """A voter that the settings name votes on an empty disk as if it had never had another."""
     MetadataStore.initial_hard_state = lambda self, quorum: self.persisted_hard_state  # type: ignore[method-assign]
 
 
-def change_voters_at_once() -> None:
+def change_voters_concurrently() -> None:
     """A change of the voters begins before the last one is committed."""
     voter_changes._precondition_error = lambda *_: None

@@ -22,15 +22,15 @@ from ottla.log import recovery, truncating
 from ottla.log.epochs import LeaderEpochFileCache
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import ProducerStateManager
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
-def commit_what_the_leader_has() -> None:
+def commit_at_leader_end() -> None:
     """The high watermark is the leader's own end."""
-    replace(LeaderState, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
+    patch(LeaderState, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
 
 
-def let_anybody_join() -> None:
+def skip_isr_catch_up_check() -> None:
     """A follower joins the in-sync set whatever it has."""
 
     def expand(self: LeaderState, broker: int, high_watermark: int, eligible: Any) -> Any:
@@ -53,14 +53,14 @@ def commit_with_too_few() -> None:
     LeaderState.has_enough_replicas = lambda *_: True  # type: ignore[method-assign]
 
 
-def believe_a_follower_about_nothing() -> None:
+def skip_follower_truncation() -> None:
     """A follower never cuts its log."""
     fetcher.ReplicaFetcher._truncate = lambda *_: None  # type: ignore[method-assign]
 
 
-def cut_one_batch_too_few() -> None:
+def truncate_too_little() -> None:
     """A log that diverged is cut behind where it parts."""
-    replace(
+    patch(
         following,
         "compute_truncation",
         lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end).replace(offset=log_end),
@@ -79,12 +79,12 @@ def cut_to_the_high_watermark() -> None:
 
         return follow
 
-    replace(fetcher.ReplicaFetcher, "add_partition", make)
+    patch(fetcher.ReplicaFetcher, "add_partition", make)
 
 
-def lead_uncleanly() -> None:
+def elect_unclean_leader() -> None:
     """Any replica that lives may lead rather than nobody."""
-    replace(leadership, "topic_change_rules", lambda real: lambda *rest: _unclean(real(*rest)))
+    patch(leadership, "topic_change_rules", lambda real: lambda *rest: _unclean(real(*rest)))
 
 
 def _unclean(rules: Any) -> Any:
@@ -102,7 +102,7 @@ def forget_producers_of_followers() -> None:
 
         return append
 
-    replace(PartitionLog, "append_as_follower", make)
+    patch(PartitionLog, "append_as_follower", make)
 
 
 def forget_producers() -> None:
@@ -115,16 +115,16 @@ def acknowledge_at_the_append() -> None:
     acknowledged.DelayedProduce.is_completed = property(lambda _: True)  # type: ignore[assignment,method-assign]
 
 
-def serve_what_is_not_committed() -> None:
+def serve_uncommitted_records() -> None:
     """Readers get all there is."""
-    replace(
+    patch(
         PartitionLog,
         "read",
         lambda real: lambda self, offset, most, upper, **more: real(self, offset, most, self.log_end_offset, **more),
     )
 
 
-def believe_in_the_in_sync_set() -> None:
+def trust_isr_at_election() -> None:
     """A new leader takes it that who is in sync has all it has itself."""
 
     def make(real: Any) -> Any:
@@ -139,7 +139,7 @@ def believe_in_the_in_sync_set() -> None:
 
         return classmethod(begin)
 
-    replace(LeaderState, "start_epoch", make)
+    patch(LeaderState, "start_epoch", make)
 
 
 def never_expand() -> None:
@@ -160,7 +160,7 @@ def join_before_the_epoch_began() -> None:
 
         return expand
 
-    replace(LeaderState, "maybe_expand_isr", make)
+    patch(LeaderState, "maybe_expand_isr", make)
 
 
 def keep_epochs_that_were_cut() -> None:
@@ -175,16 +175,16 @@ def remember_producers_that_were_cut() -> None:
 
 def commit_what_a_follower_has() -> None:
     """A follower counts all it has as committed."""
-    replace(
+    patch(
         HostedPartition,
         "update_leader_offsets",
         lambda real: lambda self, high, start: real(self, max(high, self.log.log_end_offset), start),
     )
 
 
-def stamp_the_epoch_before() -> None:
+def write_previous_leader_epoch() -> None:
     """A leader writes under the epoch before its own."""
-    replace(
+    patch(
         PartitionLog,
         "append_as_leader",
         lambda real: lambda self, data, epoch, *rest, **more: real(self, data, max(epoch - 1, 0), *rest, **more),
@@ -201,7 +201,7 @@ def leave_a_replaced_disk_empty() -> None:
     LogCreator._may_be_in_unavailable_directory = is_out_of_reach  # type: ignore[method-assign]
 
 
-def go_on_leading() -> None:
+def ignore_leader_change() -> None:
     """Who is told that another one leads does not listen."""
 
     def make(real: Any) -> Any:
@@ -212,4 +212,4 @@ def go_on_leading() -> None:
 
         return follow_image
 
-    replace(HostedPartition, "apply_partition_state", make)
+    patch(HostedPartition, "apply_partition_state", make)

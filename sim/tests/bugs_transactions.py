@@ -21,10 +21,10 @@ from ottla.log.producers import ProducerStateManager
 from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.errors import ErrorCode
 from sim.tests import bugs_control
-from sim.tests.sowing import replace
+from sim.tests.sowing import patch
 
 
-def decide_at_the_append() -> None:
+def send_markers_before_commit() -> None:
     """Partitions hear of the end, and its producer, before the decision is committed."""
     real = Shard.is_committed.fget  # type: ignore[attr-defined]
     Shard.is_committed = property(  # type: ignore[assignment,method-assign]
@@ -32,12 +32,12 @@ def decide_at_the_append() -> None:
     )
 
 
-def show_what_is_open() -> None:
+def ignore_open_transactions() -> None:
     """What is committed counts as stable, whoever has a transaction open there."""
     PartitionLog.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[assignment,method-assign]
 
 
-def bump_no_epoch() -> None:
+def skip_epoch_bump() -> None:
     """Each transaction has the epoch of the one before, in version 2, too."""
 
     def make(real: Any) -> Any:
@@ -46,11 +46,11 @@ def bump_no_epoch() -> None:
 
         return prepared
 
-    replace(ending, "prepare_abort_or_commit_with_epoch_bump", make)
+    patch(ending, "prepare_abort_or_commit_with_epoch_bump", make)
     ProducerStateManager.check_marker = lambda *_: None  # type: ignore[method-assign]
 
 
-def verify_nothing() -> None:
+def skip_verification() -> None:
     """A leader takes a transaction's batches without asking its coordinator."""
 
     async def verify(self: TransactionVerifier, wanted: Any) -> VerificationResult:
@@ -59,17 +59,17 @@ def verify_nothing() -> None:
     TransactionVerifier.verify = TransactionVerifier.verify_once = verify  # type: ignore[method-assign]
 
 
-def refuse_what_is_asked_twice() -> None:
+def reject_repeated_end_txn() -> None:
     """A producer that did not hear that its transaction has ended is told that there is none."""
     deciding.RETRY_DECISIONS = dict.fromkeys(deciding.RETRY_DECISIONS, ErrorCode.INVALID_TXN_STATE)
 
 
-def tell_nobody_what_was_aborted() -> None:
+def omit_aborted_transactions() -> None:
     """Readers get no list of aborted transactions."""
     PartitionLog.aborted_txns_in_slice = lambda *_: []  # type: ignore[method-assign]
 
 
-def commit_what_is_to_be_aborted() -> None:
+def write_commit_markers_for_aborts() -> None:
     """Every marker says commit."""
 
     def make(real: Any) -> Any:
@@ -81,10 +81,10 @@ def commit_what_is_to_be_aborted() -> None:
 
         return request
 
-    replace(TxnMarkerSender, "_request", make)
+    patch(TxnMarkerSender, "_request", make)
 
 
-def tell_all_but_one() -> None:
+def drop_single_marker() -> None:
     """One of a transaction's partitions does not hear of its end."""
 
     def make(real: Any) -> Any:
@@ -96,10 +96,10 @@ def tell_all_but_one() -> None:
 
         return give
 
-    replace(TxnMarkerSender, "deliver", make)
+    patch(TxnMarkerSender, "deliver", make)
 
 
-def tell_the_first() -> None:
+def complete_after_first_marker() -> None:
     """A transaction is complete once one of its partitions knows."""
 
     def make(real: Any) -> Any:
@@ -108,7 +108,7 @@ def tell_the_first() -> None:
 
         return marked
 
-    replace(TransactionStateMachine, "_on_markers_written", make)
+    patch(TransactionStateMachine, "_on_markers_written", make)
 
 
 def forget_what_was_decided() -> None:
@@ -121,15 +121,15 @@ def forget_what_was_decided() -> None:
 
         return loaded
 
-    replace(TransactionStateMachine, "_on_loaded", make)
+    patch(TransactionStateMachine, "_on_loaded", make)
 
 
-def never_time_out() -> None:
+def skip_transaction_timeout() -> None:
     """What its producer has left open stays open."""
     TransactionStateMachine._abort_timed_out = lambda *_: iter(())  # type: ignore[method-assign]
 
 
-def fence_nobody_who_had_the_id() -> None:
+def skip_fencing() -> None:
     """Who takes a transactional id over gets the epoch of who had it."""
 
     def make(real: Any) -> Any:
@@ -139,7 +139,7 @@ def fence_nobody_who_had_the_id() -> None:
 
         return begun
 
-    replace(initialising, "prepare_init_producer_id", make)
+    patch(initialising, "prepare_init_producer_id", make)
 
 
 def forget_open_transactions() -> None:
@@ -154,7 +154,7 @@ def forget_open_transactions() -> None:
 
         return follow_image
 
-    replace(HostedPartition, "apply_partition_state", make)
+    patch(HostedPartition, "apply_partition_state", make)
 
 
 def append_a_batch_twice() -> None:
@@ -167,13 +167,13 @@ def append_a_batch_twice() -> None:
 
         return check
 
-    replace(ProducerStateManager, "check_transactional", make)
+    patch(ProducerStateManager, "check_transactional", make)
 
 
-def coordinate_without_reading() -> None:
+def skip_loading_coordinator() -> None:
     """A coordinator of transactions that moved begins with nothing."""
     real = CoordinatorRuntime._start_shard
-    bugs_control.coordinate_without_reading()
+    bugs_control.skip_loading_coordinator()
     planted = CoordinatorRuntime._start_shard
 
     def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
@@ -182,7 +182,7 @@ def coordinate_without_reading() -> None:
     CoordinatorRuntime._start_shard = begin  # type: ignore[method-assign]
 
 
-def end_whatever_epoch_is_named() -> None:
+def skip_epoch_check_on_end() -> None:
     """Whoever has the producer id may end its transaction."""
 
     def with_bump(txn: Any, producer_id: int, epoch: int, *, commits: bool, is_pending: bool) -> EndTxnDecision:
@@ -193,7 +193,7 @@ def end_whatever_epoch_is_named() -> None:
     deciding.decide_with_epoch_bump = with_bump
 
 
-def answer_before_it_is_decided() -> None:
+def respond_before_commit_decision() -> None:
     """The end is answered, and nothing is written."""
 
     def make(real: Any) -> Any:
@@ -206,28 +206,28 @@ def answer_before_it_is_decided() -> None:
 
         return end
 
-    replace(TransactionStateMachine, "_end", make)
+    patch(TransactionStateMachine, "_end", make)
 
 
-def show_pending_positions() -> None:
+def expose_pending_offsets() -> None:
     """A position counts as soon as it is committed within a transaction, whatever becomes of that."""
-    replace(
+    patch(
         CommittedOffsets,
         "replay_pending",
         lambda _: lambda self, offset, pid, key, value: self.replay(offset, key, value),
     )
 
 
-def lose_positions_at_the_commit() -> None:
+def drop_offsets_at_commit() -> None:
     """A transaction is committed, and its positions are not."""
-    replace(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
+    patch(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
 
 
-def keep_positions_that_were_aborted() -> None:
+def keep_aborted_offsets() -> None:
     """A transaction is aborted, and its positions count."""
-    replace(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
+    patch(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
 
 
-def read_what_is_not_decided() -> None:
+def read_unstable_offsets() -> None:
     """Who asks for stable positions gets those there are."""
     PendingTransactionalOffsets.producers_by_partition = lambda *_: {}  # type: ignore[method-assign]

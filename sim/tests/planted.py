@@ -9,45 +9,51 @@ from __future__ import annotations
 import sys
 
 from sim.tests import bugs_node as bugs
-from sim.tests.sowing import FOUND, NOT_FOUND, Plant, look_for
+from sim.tests.sowing import FOUND, NOT_FOUND, SeededFault, run_until_detected
 
 SEEDS = 40
-LOST = "lost out-of-order hole stuck no-start bad-crc duplicate disorder unmade undead bad-response"
-PLANTS: dict[str, Plant] = {
-    "acknowledge without writing": Plant(bugs.acknowledge_without_writing, "lost out-of-order"),
-    "forget producers": Plant(bugs.forget_producers, "duplicate out-of-order"),
-    "skip the duplicate check": Plant(bugs.skip_the_duplicate_check, "duplicate"),
-    "believe files after a crash": Plant(bugs.believe_files_after_a_crash, LOST),
-    "sync nothing": Plant(bugs.sync_nothing, LOST),
-    "forget names of a roll during a sync": Plant(bugs.forget_names_of_a_roll_during_a_sync, LOST, synced=True),
-    "leave what recovery cuts": Plant(bugs.leave_what_recovery_cuts, LOST),
-    "sync only the newest segment": Plant(bugs.sync_only_the_newest_segment, LOST, synced=True),
-    "believe a predecessor's checkpoints": Plant(
-        bugs.believe_a_predecessors_checkpoints, LOST, test="log/tests/test_directory.py"
+LOSS_VIOLATIONS = "lost out-of-order hole stuck no-start bad-crc duplicate disorder unmade undead bad-response"
+SEEDED_FAULTS: dict[str, SeededFault] = {
+    "acknowledge without writing": SeededFault(bugs.acknowledge_without_writing, "lost out-of-order"),
+    "forget producers": SeededFault(bugs.forget_producers, "duplicate out-of-order"),
+    "skip the duplicate check": SeededFault(bugs.skip_the_duplicate_check, "duplicate"),
+    "believe files after a crash": SeededFault(bugs.trust_files_after_crash, LOSS_VIOLATIONS),
+    "sync nothing": SeededFault(bugs.skip_fsync, LOSS_VIOLATIONS),
+    "forget names of a roll during a sync": SeededFault(
+        bugs.forget_names_of_a_roll_during_a_sync, LOSS_VIOLATIONS, synced=True
     ),
-    "compact the newest away": Plant(bugs.compact_the_newest_away, "lost"),
-    "leave compacted segments unsynced": Plant(bugs.leave_compacted_segments_unsynced, LOST),
-    "answer before metadata is synced": Plant(bugs.answer_before_metadata_is_synced, LOST),
-    "answer a setting without writing it": Plant(bugs.answer_a_setting_without_writing_it, "unmade"),
-    "keep deleted topics": Plant(bugs.keep_deleted_topics, "undead"),
-    "widen nothing": Plant(bugs.widen_nothing, "unmade stuck"),
-    "read metadata but the last": Plant(bugs.read_metadata_but_the_last, LOST),
-    "forget committed positions": Plant(bugs.forget_committed_positions, "offset-back"),
-    "serve a wrong byte": Plant(bugs.serve_a_wrong_byte, LOST),
-    "read one too far": Plant(bugs.read_one_too_far, LOST),
-    "leave a deleted topic's files": Plant(bugs.leave_a_deleted_topics_files, f"{LOST} ghost"),
-    "cut one record too many": Plant(bugs.cut_one_record_too_many, "lost"),
-    "give producer ids twice": Plant(bugs.give_producer_ids_twice, LOST),
-    "look at no checksum": Plant(bugs.look_at_no_checksum, f"{LOST} ghost", test="log/tests/test_recovery.py"),
-    "mark a clean stop too early": Plant(bugs.mark_a_clean_stop_too_early, LOST, test="log/tests/test_directory.py"),
-    "believe indexes after a crash": Plant(bugs.believe_indexes_after_a_crash, LOST),
-    "answer before the sync": Plant(bugs.answer_before_the_sync, LOST, synced=True),
-    "delete records of a neighbour": Plant(bugs.delete_records_of_a_neighbour, "lost stuck"),
-    "cut off the first batch": Plant(bugs.cut_off_the_first_batch, "bad-response"),
-    "ignore the limit of a partition": Plant(bugs.ignore_the_limit_of_a_partition, "bad-response"),
-    "answer a partition twice": Plant(bugs.answer_a_partition_twice, "bad-response"),
+    "leave what recovery cuts": SeededFault(bugs.skip_truncation_in_recovery, LOSS_VIOLATIONS),
+    "sync only the newest segment": SeededFault(bugs.sync_only_the_newest_segment, LOSS_VIOLATIONS, synced=True),
+    "believe a predecessor's checkpoints": SeededFault(
+        bugs.reuse_checkpoints_of_deleted_topic, LOSS_VIOLATIONS, test="log/tests/test_directory.py"
+    ),
+    "compact the newest away": SeededFault(bugs.compact_newest_record, "lost"),
+    "leave compacted segments unsynced": SeededFault(bugs.leave_compacted_segments_unsynced, LOSS_VIOLATIONS),
+    "answer before metadata is synced": SeededFault(bugs.skip_metadata_fsync, LOSS_VIOLATIONS),
+    "answer a setting without writing it": SeededFault(bugs.acknowledge_unwritten_setting, "unmade"),
+    "keep deleted topics": SeededFault(bugs.skip_topic_deletion, "undead"),
+    "widen nothing": SeededFault(bugs.skip_partition_creation, "unmade stuck"),
+    "read metadata but the last": SeededFault(bugs.read_metadata_but_the_last, LOSS_VIOLATIONS),
+    "forget committed positions": SeededFault(bugs.forget_committed_positions, "offset-back"),
+    "serve a wrong byte": SeededFault(bugs.corrupt_read_byte, LOSS_VIOLATIONS),
+    "read one too far": SeededFault(bugs.fetch_from_next_offset, LOSS_VIOLATIONS),
+    "leave a deleted topic's files": SeededFault(bugs.keep_files_of_deleted_topic, f"{LOSS_VIOLATIONS} ghost"),
+    "cut one record too many": SeededFault(bugs.delete_first_kept_record, "lost"),
+    "give producer ids twice": SeededFault(bugs.reuse_producer_ids, LOSS_VIOLATIONS),
+    "look at no checksum": SeededFault(
+        bugs.skip_checksum_in_recovery, f"{LOSS_VIOLATIONS} ghost", test="log/tests/test_recovery.py"
+    ),
+    "mark a clean stop too early": SeededFault(
+        bugs.write_clean_shutdown_file_early, LOSS_VIOLATIONS, test="log/tests/test_directory.py"
+    ),
+    "believe indexes after a crash": SeededFault(bugs.trust_indexes_after_crash, LOSS_VIOLATIONS),
+    "answer before the sync": SeededFault(bugs.acknowledge_before_fsync, LOSS_VIOLATIONS, synced=True),
+    "delete records of a neighbour": SeededFault(bugs.delete_records_of_a_neighbour, "lost stuck"),
+    "cut off the first batch": SeededFault(bugs.cut_off_the_first_batch, "bad-response"),
+    "ignore the limit of a partition": SeededFault(bugs.ignore_the_limit_of_a_partition, "bad-response"),
+    "answer a partition twice": SeededFault(bugs.answer_a_partition_twice, "bad-response"),
 }
-CI = (
+CI_FAULTS = (
     "forget names of a roll during a sync",
     "acknowledge without writing",
     "answer before metadata is synced",
@@ -67,15 +73,15 @@ def main(name: str) -> int:
 
     import pytest
 
-    from sim.scenario import simulate
+    from sim.scenario import simulate_node
 
     logging.disable(logging.CRITICAL)
-    plant = PLANTS[name]
-    plant.sow()
+    plant = SEEDED_FAULTS[name]
+    plant.apply()
     if plant.test:
         ended = pytest.main([plant.test, "-q", "-x", "--assert=plain", "-p", "no:cacheprovider"])
         return FOUND if ended == pytest.ExitCode.TESTS_FAILED else NOT_FOUND
-    return look_for(plant, lambda seed: simulate(seed, synced=plant.synced), SEEDS)
+    return run_until_detected(plant, lambda seed: simulate_node(seed, synced=plant.synced), SEEDS)
 
 
 if __name__ == "__main__":

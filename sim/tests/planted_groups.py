@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from sim.tests import bugs_groups as bugs
-from sim.tests.sowing import Plant, look_for
+from sim.tests.sowing import SeededFault, run_until_detected
 
 SEEDS = 40
 OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder CommitOfNobody"
@@ -19,32 +19,32 @@ RECORDS = "share-lost share-overdelivered ArchivedOnlyAfterLimitOrAccept Accepte
     "group-refused ShareBookIsRight"
 )
 
-PLANTS = {
-    "wait-for-no-revocation": Plant(bugs.wait_for_no_revocation, OWNERS),
-    "look-at-no-owner": Plant(bugs.look_at_no_owner, OWNERS),
-    "free-nothing": Plant(bugs.free_nothing, REST),
-    "expire-no-member": Plant(bugs.expire_no_member, REST),
-    "forget-sessions-at-a-start": Plant(bugs.forget_sessions_at_a_start, REST),
-    "wait-for-whoever-is-slow": Plant(bugs.wait_for_whoever_is_slow, REST),
-    "let-anybody-commit": Plant(bugs.let_anybody_commit, OWNERS),
-    "resolve-no-regex": Plant(bugs.resolve_no_regex, REST),
-    "expire-no-lock": Plant(bugs.expire_no_lock, REST),
-    "end-every-lock": Plant(bugs.end_every_lock, LOCKS),
-    "lend-what-is-lent": Plant(bugs.lend_what_is_lent, LOCKS),
-    "give-up-early": Plant(bugs.give_up_early, RECORDS),
-    "count-what-is-out-as-done": Plant(bugs.count_what_is_out_as_done, RECORDS),
-    "write-no-verdict": Plant(bugs.write_no_verdict, RECORDS),
-    "read-no-verdicts": Plant(bugs.read_no_verdicts, RECORDS),
-    "take-anybodys-word": Plant(bugs.take_anybodys_word, f"{RECORDS} {LOCKS}"),
-    "hear-some-only": Plant(bugs.hear_some_only, LOCKS),
-    "give-up-what-comes-back": Plant(bugs.give_up_what_comes_back, RECORDS),
-    "wait-for-no-task": Plant(bugs.wait_for_no_task, OWNERS),
-    "note-no-doer": Plant(bugs.note_no_doer, OWNERS),
-    "do-in-several-roles": Plant(bugs.do_in_several_roles, OWNERS),
-    "free-no-task": Plant(bugs.free_no_task, REST),
-    "expire-no-thread": Plant(bugs.expire_no_thread, REST),
+SEEDED_FAULTS = {
+    "wait-for-no-revocation": SeededFault(bugs.skip_waiting_for_revocation, OWNERS),
+    "look-at-no-owner": SeededFault(bugs.ignore_current_owners, OWNERS),
+    "free-nothing": SeededFault(bugs.never_release_partitions, REST),
+    "expire-no-member": SeededFault(bugs.never_expire_members, REST),
+    "forget-sessions-at-a-start": SeededFault(bugs.forget_sessions_at_a_start, REST),
+    "wait-for-whoever-is-slow": SeededFault(bugs.ignore_rebalance_timeout, REST),
+    "let-anybody-commit": SeededFault(bugs.skip_member_check_on_commit, OWNERS),
+    "resolve-no-regex": SeededFault(bugs.never_resolve_regex, REST),
+    "expire-no-lock": SeededFault(bugs.never_expire_locks, REST),
+    "end-every-lock": SeededFault(bugs.expire_all_locks, LOCKS),
+    "lend-what-is-lent": SeededFault(bugs.acquire_acquired_records, LOCKS),
+    "give-up-early": SeededFault(bugs.archive_before_last_delivery, RECORDS),
+    "count-what-is-out-as-done": SeededFault(bugs.advance_over_acquired_records, RECORDS),
+    "write-no-verdict": SeededFault(bugs.skip_writing_acknowledgements, RECORDS),
+    "read-no-verdicts": SeededFault(bugs.skip_reading_share_state, RECORDS),
+    "take-anybodys-word": SeededFault(bugs.accept_foreign_acknowledgements, f"{RECORDS} {LOCKS}"),
+    "hear-some-only": SeededFault(bugs.reject_some_acknowledgements, LOCKS),
+    "give-up-what-comes-back": SeededFault(bugs.archive_released_records, RECORDS),
+    "wait-for-no-task": SeededFault(bugs.skip_waiting_for_task_revocation, OWNERS),
+    "note-no-doer": SeededFault(bugs.forget_task_owner, OWNERS),
+    "do-in-several-roles": SeededFault(bugs.allow_task_in_two_roles, OWNERS),
+    "free-no-task": SeededFault(bugs.never_release_tasks, REST),
+    "expire-no-thread": SeededFault(bugs.never_expire_streams_members, REST),
 }
-CI = ("lend-what-is-lent",)
+CI_FAULTS = ("lend-what-is-lent",)
 """Looked for at every run of the tests: the first seed shows it; the others where ``OTTLA_PLANTS`` is set."""
 
 
@@ -52,12 +52,12 @@ def main(name: str) -> int:
     """Look for one bug."""
     import logging
 
-    from sim.scenario import simulate
+    from sim.scenario import simulate_node
 
     logging.disable(logging.CRITICAL)
-    plant = PLANTS[name]
-    plant.sow()
-    return look_for(plant, lambda seed: simulate(seed, groups=True), SEEDS)
+    plant = SEEDED_FAULTS[name]
+    plant.apply()
+    return run_until_detected(plant, lambda seed: simulate_node(seed, groups=True), SEEDS)
 
 
 if __name__ == "__main__":

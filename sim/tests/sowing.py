@@ -9,17 +9,17 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 
-class Plant(NamedTuple):
+class SeededFault(NamedTuple):
     """A bug."""
 
-    sow: Callable[[], None]
-    names: str
+    apply: Callable[[], None]
+    expected_violations: str
     """Violations it may show as."""
     quorum: bool = False
     """Whether controllers alone show it."""
     transactions: int = 0
     """The version of transactions that shows it; 0: none need be made."""
-    late: bool = False
+    uses_delays: bool = False
     """Whether it shows where nothing goes wrong but that requests come late."""
     groups: bool = False
     """Whether members of the groups of Kafka 4 show it."""
@@ -29,7 +29,7 @@ class Plant(NamedTuple):
     """The test that finds it, where no seed is likely to."""
 
 
-def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:
+def patch(where: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Put what ``make`` gives for the real thing in its place."""
     setattr(where, name, make(getattr(where, name)))
 
@@ -37,7 +37,7 @@ def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:
 FOUND, NOT_FOUND, NOT_REACHED = 0, 1, 2
 
 
-def look_for(plant: Plant, run: Callable[[int], Any], seeds: int) -> int:
+def run_until_detected(plant: SeededFault, run: Callable[[int], Any], seeds: int) -> int:
     """Run seeds until a bug that is sown already shows; gives the status of the process.
 
     Whatever a node ends with that nobody foresaw counts as shown.
@@ -48,15 +48,15 @@ def look_for(plant: Plant, run: Callable[[int], Any], seeds: int) -> int:
         except BaseExceptionGroup as error:
             print(f"seed {seed}: {error!r}"[:500])
             return FOUND
-        found = [(kind, text) for kind, text in violations if kind in plant.names.split()]
+        found = [(kind, text) for kind, text in violations if kind in plant.expected_violations.split()]
         if found:
             print(f"seed {seed}: {found[0]}"[:500])
             return FOUND
         print(f"seed {seed} ok {violations[:1]}"[:300], flush=True)
-    return NOT_FOUND if reached(lambda: run(1)) else NOT_REACHED
+    return NOT_FOUND if is_fault_reached(lambda: run(1)) else NOT_REACHED
 
 
-def reached(run: Callable[[], object]) -> bool:
+def is_fault_reached(run: Callable[[], object]) -> bool:
     """Whether a run calls anything that was planted: a bug that nobody calls is found by nobody, and proves nothing."""
     met: list[str] = []
 

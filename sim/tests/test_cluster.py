@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from sim.hosts import Host
-from sim.tests.planted_cluster import CI, PLANTS
+from sim.hosts import SimHost
+from sim.tests.planted_cluster import CI_FAULTS, SEEDED_FAULTS
 from sim.tests.test_sim import run_module, run_sim
 
 
@@ -113,7 +113,7 @@ def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_br
     assert sum(int(line.split("moves=")[1].split(",")[0].split()[0]) for line in lines) >= 5
 
 
-@pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
+@pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
 def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
     run_module("sim.tests.planted_cluster", bug)
 
@@ -121,7 +121,7 @@ def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
 def test_where_names_are_journaled_a_name_survives_only_with_those_before_it() -> None:
     kept = set()
     for seed in range(40):
-        host = Host("n1", random.Random(seed), lambda: 0.0)
+        host = SimHost("n1", random.Random(seed), lambda: 0.0)
         host.journaled = True
         session = host.disk.session()
         session.makedirs("/d")

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from sim.steps import Step
+from sim.steps import TransactionStep
 from sim.tests.test_sim import run_module
 
 SEEDS = int(os.environ.get("OTTLA_DEATHS", "0")) or 2
 
 
-@pytest.mark.parametrize("step", [x.value for x in Step])
+@pytest.mark.parametrize("step", [x.value for x in TransactionStep])
 def test_readers_of_committed_records_go_on_whatever_step_a_coordinator_dies_at(step: str) -> None:
     """Within the transaction's timeout and 10 s; where its producer lives mostly within 3 s, which takes many seeds."""
     printed = run_module("sim.deaths", "--step", step, "--seeds", str(SEEDS))

@@ -12,9 +12,9 @@ from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from sim.clients import PORT, Again, SimClient
+from sim.clients import PORT, RetriableError, SimClient
 from sim.faults import SETTINGS
-from sim.world import World
+from sim.world import Simulation
 
 
 def contains(error: BaseException, kind: type[BaseException]) -> bool:
@@ -29,7 +29,7 @@ def contains(error: BaseException, kind: type[BaseException]) -> bool:
 def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: str, where: str) -> None:
     outcome: dict[str, object] = {}
 
-    world = World(1)
+    world = Simulation(1)
 
     async def main() -> None:
         process = world.process()
@@ -48,7 +48,7 @@ def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: st
                     outcome["code"] = answer.responses[0].partition_responses[0].error_code
                 else:
                     outcome["code"] = await one.call(CreateTopicsRequest([CreatableTopic("u", 1, 1)], 5000))
-            except Again:
+            except RetriableError:
                 outcome["code"] = "closed"
 
         async with trio.open_nursery() as nursery:

@@ -21,10 +21,10 @@ from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire import records as r
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.world.memory_disk import MemoryDisk, Session
-from sim.clients import PORT, Again, SimClient, read
-from sim.processes import Process
-from sim.world import World
+from ottla.world.memory_disk import DiskSession, MemoryDisk
+from sim.clients import PORT, RetriableError, SimClient, fetch_records
+from sim.processes import SimProcess
+from sim.world import Simulation
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -45,7 +45,7 @@ KINDS = {
 """A short write is what `MemoryDisk` makes of any failed one: a part of it is there."""
 
 
-class Outcome(NamedTuple):
+class FaultOutcome(NamedTuple):
     """One run."""
 
     hit: str
@@ -55,10 +55,10 @@ class Outcome(NamedTuple):
     problems: list[str]
 
 
-class Script:
+class WriteScript:
     """The script, and what was acknowledged."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self.world = world
         self.client = SimClient(world, "c")
         self.acknowledged: list[tuple[int, int]] = []
@@ -86,7 +86,7 @@ class Script:
         assert answer.topics[0].error_code == 0
 
 
-def fault_at(disk: MemoryDisk, session: Session, call: int, kind: str, hit: list[str]) -> None:
+def fault_at(disk: MemoryDisk, session: DiskSession, call: int, kind: str, hit: list[str]) -> None:
     """The next call of that kind, from a certain one on, fails once; a failed sync says good from then on."""
     number, calls = KINDS[kind]
     first = disk.calls + call
@@ -100,14 +100,14 @@ def fault_at(disk: MemoryDisk, session: Session, call: int, kind: str, hit: list
     session.fault = fault
 
 
-async def one(world: World, call: int, kind: str) -> Outcome:
+async def run_with_fault(world: Simulation, call: int, kind: str) -> FaultOutcome:
     disk = world.host("node").disk
-    script = Script(world)
+    script = WriteScript(world)
     hit: list[str] = []
     problems: list[str] = []
     stopped = False
 
-    def node(process: Process) -> Node:
+    def node(process: SimProcess) -> Node:
         return Node(process.env, NodeConfig(SETTINGS, "/a,/b", 1, "node", PORT))
 
     first = world.process()
@@ -125,7 +125,7 @@ async def one(world: World, call: int, kind: str) -> Outcome:
                 problems.append(f"nothing is out of service, but {script.codes}")
             if running.log_dirs.offline and list(script.codes.values()).count(0) < PARTITIONS // 2:
                 problems.append(f"the other directory does not serve: {script.codes}")
-        except Again as error:
+        except RetriableError as error:
             if not hit:
                 problems.append(f"no fault yet, and: {error}")
         scope.cancel()
@@ -136,7 +136,7 @@ async def one(world: World, call: int, kind: str) -> Outcome:
             nursery.start_soon(play, nursery.cancel_scope)
             await running.run()
     except BaseException as error:  # noqa: BLE001,RUF100 - only one kind is allowed
-        leaves = flat(error)
+        leaves = flatten_exceptions(error)
         if not all(isinstance(x, AllLogDirsFailed) for x in leaves):
             problems.append(f"ended by {leaves!r}")
         stopped = True
@@ -144,40 +144,40 @@ async def one(world: World, call: int, kind: str) -> Outcome:
         problems.append("stopped without a fault")
     calls = disk.calls - calls
     first.kill()
-    script.client.drop()
+    script.client.close_connections()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node(world.process()).run)
         await trio.sleep(1)
-        problems += await lost(world, script.acknowledged)
+        problems += await find_lost_records(world, script.acknowledged)
         nursery.cancel_scope.cancel()
-    return Outcome(hit[0] if hit else "", stopped, calls, problems)
+    return FaultOutcome(hit[0] if hit else "", stopped, calls, problems)
 
 
-async def lost(world: World, acknowledged: list[tuple[int, int]]) -> list[str]:
+async def find_lost_records(world: Simulation, acknowledged: list[tuple[int, int]]) -> list[str]:
     """What was acknowledged and is not there now."""
     found = set()
     client = SimClient(world, "reader")
     for partition in range(PARTITIONS):
         at = 0
-        while records := await read(client, partition, at, 50):
+        while records := await fetch_records(client, partition, at, 50):
             found |= {(partition, int(x.key or b"-1")) for x in records}
             at = records[-1].offset + 1
-    client.drop()
+    client.close_connections()
     return [f"lost {x}" for x in acknowledged if x not in found]
 
 
-def flat(error: BaseException) -> list[BaseException]:
+def flatten_exceptions(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [x for y in error.exceptions for x in flat(y)]
+        return [x for y in error.exceptions for x in flatten_exceptions(y)]
     return [error]
 
 
-def play(call: int, kind: str) -> Outcome:
-    world = World(1)
-    outcome: list[Outcome] = []
+def play(call: int, kind: str) -> FaultOutcome:
+    world = Simulation(1)
+    outcome: list[FaultOutcome] = []
 
     async def main() -> None:
-        outcome.append(await one(world, call, kind))
+        outcome.append(await run_with_fault(world, call, kind))
 
     world.run(main)
     return outcome[0]

@@ -17,11 +17,11 @@ from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.in_flight import RecordState as R
 from ottla.broker.share.partition import SharePartition, SharePartitionLimits
 from ottla.broker.share.sessions import TopicIdPartition as SharedPlace
-from sim.groups.locks import ACCEPT, RELEASE, Hold, Locks, Sight
-from sim.groups.ownership import Ownership
-from sim.groups.watch import miscounted, out_of_order, twice_done, twice_in
-from sim.ledger import Ledger
-from sim.tests.planted_groups import CI, PLANTS
+from sim.groups.locks import ACCEPT, RELEASE, AcquiredRecord, AcquisitionLocks, ServerState
+from sim.groups.ownership import AssignmentChecker
+from sim.groups.watch import duplicate_assignments, duplicate_tasks, epochs_out_of_order, inconsistent_counts
+from sim.ledger import DeliveryChecker
+from sim.tests.planted_groups import CI_FAULTS, SEEDED_FAULTS
 from sim.tests.test_sim import run_module, run_sim
 
 P, Q = ("k0", 0), ("k0", 1)
@@ -30,106 +30,108 @@ KEY = SharedPlace(TOPIC_ID, 0)
 S = ("s0", 0)
 
 
-class Told:
+class AssignmentEvents:
     """A group's book, in the words of its members."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = DeliveryChecker()
         self.now_s = 0.0
-        self.book = Ownership(self.ledger, "g", lambda: self.now_s)
+        self.assignment_checker = AssignmentChecker(self.ledger, "g", lambda: self.now_s)
 
-    def gets(self, member: str, epoch: int, *places: tuple[str, int], began: int | None = None, name: str = "") -> None:
-        began = self.book.now() if began is None else began
-        self.book.assigned(member, name or member, epoch, places, began, self.ledger.power_cuts)
+    def assign(
+        self, member: str, epoch: int, *places: tuple[str, int], began: int | None = None, name: str = ""
+    ) -> None:
+        began = self.assignment_checker.next_event() if began is None else began
+        self.assignment_checker.on_assigned(member, name or member, epoch, places, began, self.ledger.power_cuts)
         for place in places:
-            self.book.has(member, place)
+            self.assignment_checker.on_owned(member, place)
 
-    def beats(self, member: str) -> None:
-        self.book.heard(member, self.book.now())
-
-
-def given_while_another_has_it(told: Told) -> None:
-    told.gets("a", 1, P)
-    told.gets("b", 2, P)
-    told.beats("a")
+    def heartbeat(self, member: str) -> None:
+        self.assignment_checker.on_heartbeat(member, self.assignment_checker.next_event())
 
 
-def given_once_it_was_given_up(told: Told) -> None:
-    told.gets("a", 1, P)
-    told.book.gave_up("a", [P])
-    told.gets("b", 2, P)
-    told.beats("a")
+def given_while_another_has_it(told: AssignmentEvents) -> None:
+    told.assign("a", 1, P)
+    told.assign("b", 2, P)
+    told.heartbeat("a")
 
 
-def given_when_its_member_was_fenced(told: Told) -> None:
-    told.gets("a", 1, P)
-    told.gets("b", 2, P)
-    told.book.gone("a")
-    told.gets("a", 3, Q)
-    told.beats("a")
+def given_once_it_was_given_up(told: AssignmentEvents) -> None:
+    told.assign("a", 1, P)
+    told.assignment_checker.on_revoked("a", [P])
+    told.assign("b", 2, P)
+    told.heartbeat("a")
 
 
-def heard_of_by_an_answer_that_was_under_way(told: Told) -> None:
-    told.gets("a", 1, P)
-    began = told.book.now()
-    told.gets("b", 2, P)
-    told.book.heard("a", began)
+def given_when_its_member_was_fenced(told: AssignmentEvents) -> None:
+    told.assign("a", 1, P)
+    told.assign("b", 2, P)
+    told.assignment_checker.on_member_removed("a")
+    told.assign("a", 3, Q)
+    told.heartbeat("a")
 
 
-def told_late_of_what_another_has_by_now(told: Told) -> None:
-    began = told.book.now()
-    told.gets("a", 2, P)
-    told.gets("b", 1, P, began=began)
-    told.beats("a")
+def heard_of_by_an_answer_that_was_under_way(told: AssignmentEvents) -> None:
+    told.assign("a", 1, P)
+    began = told.assignment_checker.next_event()
+    told.assign("b", 2, P)
+    told.assignment_checker.on_heartbeat("a", began)
 
 
-def given_again_after_a_power_cut(told: Told) -> None:
-    told.gets("a", 1, P)
-    told.gets("b", 2, P)
-    told.ledger.power_cut({})
-    told.beats("a")
-    told.gets("a", 2, P)
+def told_late_of_what_another_has_by_now(told: AssignmentEvents) -> None:
+    began = told.assignment_checker.next_event()
+    told.assign("a", 2, P)
+    told.assign("b", 1, P, began=began)
+    told.heartbeat("a")
 
 
-def two_in_one_epoch(told: Told) -> None:
-    told.gets("a", 4, P)
-    told.book.gave_up("a", [P])
-    told.gets("b", 4, P)
+def given_again_after_a_power_cut(told: AssignmentEvents) -> None:
+    told.assign("a", 1, P)
+    told.assign("b", 2, P)
+    told.ledger.record_power_cut({})
+    told.heartbeat("a")
+    told.assign("a", 2, P)
 
 
-def one_that_came_back_under_its_name(told: Told) -> None:
-    told.gets("a", 4, P, name="somebody")
-    told.book.gone("a")
-    told.gets("b", 4, P, name="somebody")
+def two_in_one_epoch(told: AssignmentEvents) -> None:
+    told.assign("a", 4, P)
+    told.assignment_checker.on_revoked("a", [P])
+    told.assign("b", 4, P)
 
 
-def again_in_a_group_made_anew(told: Told) -> None:
-    told.gets("a", 2, P)
-    told.book.gone("a")
-    told.book.may_begin_anew()
-    told.gets("b", 2, P)
+def one_that_came_back_under_its_name(told: AssignmentEvents) -> None:
+    told.assign("a", 4, P, name="somebody")
+    told.assignment_checker.on_member_removed("a")
+    told.assign("b", 4, P, name="somebody")
 
 
-def again_where_others_were_given_up(told: Told) -> None:
-    told.gets("a", 2, P)
+def again_in_a_group_made_anew(told: AssignmentEvents) -> None:
+    told.assign("a", 2, P)
+    told.assignment_checker.on_member_removed("a")
+    told.assignment_checker.allow_epoch_reset()
+    told.assign("b", 2, P)
+
+
+def again_where_others_were_given_up(told: AssignmentEvents) -> None:
+    told.assign("a", 2, P)
     told.now_s += 5.0
-    told.book.may_begin_anew()
-    told.gets("b", 2, P)
+    told.assignment_checker.allow_epoch_reset()
+    told.assign("b", 2, P)
 
 
-def again_as_one_of_the_newer_protocol(told: Told, after_s: float = 5.0) -> None:
-    told.gets("a", 2, P)
+def again_as_one_of_the_newer_protocol(told: AssignmentEvents, after_s: float = 5.0) -> None:
+    told.assign("a", 2, P)
     told.now_s += after_s
-    told.book.comes_in()
-    told.gets("b", 2, P)
+    told.assignment_checker.on_join()
+    told.assign("b", 2, P)
 
 
-def again_beside_one_who_is_there(told: Told) -> None:
-    told.gets("a", 2, P)
-    told.gets("c", 2, Q)
-    told.book.gone("a")
-    told.book.may_begin_anew()
-    told.gets("b", 2, P)
+def again_beside_one_who_is_there(told: AssignmentEvents) -> None:
+    told.assign("a", 2, P)
+    told.assign("c", 2, Q)
+    told.assignment_checker.on_member_removed("a")
+    told.assignment_checker.allow_epoch_reset()
+    told.assign("b", 2, P)
 
 
 ONE_OWNER = "OneOwnerPerPartitionPerEpoch"
@@ -154,138 +156,142 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
         (one_that_came_back_under_its_name, []),
     ],
 )
-def test_what_two_members_may_be_told_of_one_partition(story: Callable[[Told], None], flagged: list[str]) -> None:
-    told = Told()
+def test_what_two_members_may_be_told_of_one_partition(
+    story: Callable[[AssignmentEvents], None], flagged: list[str]
+) -> None:
+    told = AssignmentEvents()
     story(told)
     assert [name for name, _ in told.ledger.violations] == flagged
 
 
-class Served:
+class FakeSharePartitionLeader:
     """A share partition at one of its servers."""
 
     rules = object()
 
 
-class Node:
+class FakeShareServer:
     """Two nodes with one share partition, which members fetch from the first: locks last ten seconds."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = DeliveryChecker()
         self.now_s = 0.0
         self.host = "n1"
         self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
-        self.shared = Served()
+        self.shared = FakeSharePartitionLeader()
         shares = SimpleNamespace(
             get=lambda group, place: self.shared, fetch_sessions=SimpleNamespace(_by_member=self.sessions)
         )
         parts: Any = SimpleNamespace(_share_partition_manager=shares)
         there = {"n1": parts, "n2": parts}
-        self.locks = Locks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
+        self.locks = AcquisitionLocks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
 
-    def gives(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
+    def acquire(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
         asked = self.now_s if asked_s is None else asked_s
         self.now_s += 0.1
-        hold = Hold(member, self.host, asked + 10.0, self.locks.sight(self.host, KEY, member), self.now_s)
-        self.locks.got(hold, S, KEY, [(first, last, count)], asked)
+        hold = AcquiredRecord(
+            member, self.host, asked + 10.0, self.locks.server_state(self.host, KEY, member), self.now_s
+        )
+        self.locks.on_acquired(hold, S, KEY, [(first, last, count)], asked)
         self.now_s += 0.1
 
-    def hears(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
-        holds = self.locks.says(member, S, said)
+    def acknowledge(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
+        holds = self.locks.on_acknowledging(member, S, said)
         if takes:
-            self.locks.taken(S, said, holds)
+            self.locks.on_acknowledged(S, said, holds)
         else:
-            self.locks.refused(KEY, S, said, holds)
+            self.locks.on_refused(KEY, S, said, holds)
         self.now_s += 0.1
 
 
-def two_have_it(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.gives("b", 3, 3)
+def two_have_it(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acquire("b", 3, 3)
 
 
-def the_second_after_the_lock(node: Node) -> None:
-    node.gives("a", 0, 4)
+def the_second_after_the_lock(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
     node.now_s += 10.0
-    node.gives("b", 3, 3, 2)
+    node.acquire("b", 3, 3, 2)
 
 
-def the_second_after_a_release(node: Node) -> None:
-    node.gives("a", 3, 3)
-    node.hears("a", {3: RELEASE})
-    node.gives("b", 3, 3, 2)
+def the_second_after_a_release(node: FakeShareServer) -> None:
+    node.acquire("a", 3, 3)
+    node.acknowledge("a", {3: RELEASE})
+    node.acquire("b", 3, 3, 2)
 
 
-def the_second_in_another_life(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.shared = Served()
-    node.gives("b", 3, 3)
+def the_second_in_another_life(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.shared = FakeSharePartitionLeader()
+    node.acquire("b", 3, 3)
 
 
-def the_second_from_another_node(node: Node) -> None:
-    node.gives("a", 0, 4)
+def the_second_from_another_node(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
     node.host = "n2"
-    node.gives("b", 3, 3)
+    node.acquire("b", 3, 3)
 
 
-def the_second_after_the_session(node: Node) -> None:
-    node.gives("a", 0, 4)
+def the_second_after_the_session(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
     del node.sessions["g", "a"]
-    node.gives("b", 3, 3, 2)
+    node.acquire("b", 3, 3, 2)
 
 
-def an_answer_that_is_older(node: Node) -> None:
-    node.gives("a", 0, 4, 2)
-    node.gives("b", 3, 3, 1, asked_s=0.05)
+def an_answer_that_is_older(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4, 2)
+    node.acquire("b", 3, 3, 1, asked_s=0.05)
 
 
-def not_heard(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT}, takes=False)
+def not_heard(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT}, takes=False)
 
 
-def not_heard_when_the_lock_is_over(node: Node) -> None:
-    node.gives("a", 0, 4)
+def not_heard_when_the_lock_is_over(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
     node.now_s += 10.0
-    node.hears("a", {2: ACCEPT}, takes=False)
+    node.acknowledge("a", {2: ACCEPT}, takes=False)
 
 
-def not_heard_beside_what_it_has_not(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT, 7: ACCEPT}, takes=False)
+def not_heard_beside_what_it_has_not(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT, 7: ACCEPT}, takes=False)
 
 
-def again_after_it_was_accepted(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT})
-    node.gives("b", 2, 2, 2)
+def again_after_it_was_accepted(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT})
+    node.acquire("b", 2, 2, 2)
 
 
-def again_from_a_later_server(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT})
-    node.shared = Served()
-    node.gives("b", 2, 2, 1)
+def again_from_a_later_server(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT})
+    node.shared = FakeSharePartitionLeader()
+    node.acquire("b", 2, 2, 1)
 
 
-def again_from_one_that_leads_no_longer(node: Node) -> None:
+def again_from_one_that_leads_no_longer(node: FakeShareServer) -> None:
     old = node.shared
-    node.gives("b", 5, 5)
-    node.shared = Served()
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT})
+    node.acquire("b", 5, 5)
+    node.shared = FakeSharePartitionLeader()
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT})
     node.shared = old
-    node.gives("b", 2, 2, 1)
+    node.acquire("b", 2, 2, 1)
 
 
-def again_after_a_power_cut(node: Node) -> None:
-    node.gives("a", 0, 4)
-    node.hears("a", {2: ACCEPT})
-    node.ledger.power_cut({})
-    node.gives("b", 2, 2, 1)
+def again_after_a_power_cut(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 4)
+    node.acknowledge("a", {2: ACCEPT})
+    node.ledger.record_power_cut({})
+    node.acquire("b", 2, 2, 1)
 
 
-def for_the_fourth_time(node: Node) -> None:
-    node.gives("a", 0, 0, 4)
+def for_the_fourth_time(node: FakeShareServer) -> None:
+    node.acquire("a", 0, 0, 4)
 
 
 @pytest.mark.parametrize(
@@ -308,26 +314,26 @@ def for_the_fourth_time(node: Node) -> None:
         (for_the_fourth_time, ["share-overdelivered"]),
     ],
 )
-def test_what_members_of_a_share_group_may_get(story: Callable[[Node], None], flagged: list[str]) -> None:
-    node = Node()
+def test_what_members_of_a_share_group_may_get(story: Callable[[FakeShareServer], None], flagged: list[str]) -> None:
+    node = FakeShareServer()
     story(node)
     assert [name for name, _ in node.ledger.violations] == flagged
 
 
 def test_a_sight_is_of_the_same_objects_only() -> None:
-    node = Node()
-    before, after = node.locks.sight("n1", KEY, "a"), node.locks.sight("n1", KEY, "a")
-    assert isinstance(before, Sight)
+    node = FakeShareServer()
+    before, after = node.locks.server_state("n1", KEY, "a"), node.locks.server_state("n1", KEY, "a")
+    assert isinstance(before, ServerState)
     assert after is not None
-    assert after.shared is before.shared
-    assert node.locks.sight("n3", KEY, "a") is None
+    assert after.share_partition is before.share_partition
+    assert node.locks.server_state("n3", KEY, "a") is None
 
 
 def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:
     group = cs.ConsumerGroup("g")
     group.members = {member.id: member for member in members}
     group.epoch, group.target_epoch = epoch, target
-    return [name for name, _ in (*twice_in(group), *out_of_order(group))]
+    return [name for name, _ in (*duplicate_assignments(group), *epochs_out_of_order(group))]
 
 
 def test_a_partition_stands_with_one_member_of_a_consumer_group() -> None:
@@ -367,7 +373,7 @@ def thread(
 def test_a_task_is_done_once_and_a_process_has_it_in_one_role(other: ss.StreamsGroupMember, flagged: list[str]) -> None:
     group = ss.StreamsGroup("app")
     group.members = {"a": thread("a", "p0", (0,)), "b": other}
-    assert [name for name, _ in twice_done(group)] == flagged
+    assert [name for name, _ in duplicate_tasks(group)] == flagged
 
 
 def test_what_is_in_flight_adds_up() -> None:
@@ -375,12 +381,12 @@ def test_what_is_in_flight_adds_up() -> None:
         0, [PersisterStateBatch(1, 1, 1, R.ACKNOWLEDGED)], SharePartitionLimits(max_delivery_count=3)
     )
     acquire_records(share, AcquireRequest("a", 100, 100), FetchedOffsets(0, [(0, 9)]), 0)
-    assert list(miscounted(share)) == []
+    assert list(inconsistent_counts(share)) == []
     share.delivery_complete_count += 1
-    assert [x for x in miscounted(share) if "count as done" in x]
+    assert [x for x in inconsistent_counts(share) if "count as done" in x]
     share.delivery_complete_count -= 1
     share.limits = SharePartitionLimits(max_delivery_count=0)
-    assert [x for x in miscounted(share) if "went out" in x]
+    assert [x for x in inconsistent_counts(share) if "went out" in x]
 
 
 def test_2_seeds_with_groups_break_no_promise() -> None:
@@ -397,6 +403,6 @@ def test_groups_go_on_within_3_s_after_another_node_has_read_their_log() -> None
     assert int(line.split("slowest-ms=")[1].split()[0]) < 3000
 
 
-@pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
+@pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
 def test_a_bug_planted_in_groups_is_found(bug: str) -> None:
     run_module("sim.tests.planted_groups", bug)

@@ -14,16 +14,16 @@ from ottla.controller.image import MetadataImage, PartitionRegistration, TopicIm
 from ottla.controller.raft.chain import LogSummary
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
-from sim.copies import Copy, copy_on, differences
-from sim.invariants import MOST_TOLD, Invariants
-from sim.world import World
+from sim.copies import ReplicaCopy, find_replica_differences, read_replica
+from sim.invariants import MAX_REPORTS, ClusterInvariants
+from sim.world import Simulation
 
 ID = bytes(15) + b"\x05"
 AT = ("t", 0)
 
 
 @dataclass
-class FakeReplicas:
+class FakeHostedPartitions:
     """What a node hosts."""
 
     hosted: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class FakeReplicas:
         return self.hosted.get((topic, partition))
 
 
-class FakeNode:
+class FakeNodeComponents:
     """A node's parts, as far as the invariants look at them."""
 
     def __init__(
@@ -45,10 +45,10 @@ class FakeNode:
         self.raft = SimpleNamespace(log_summary=LogSummary(), high_watermark=-1)
         told = {"epoch": epoch, "leader_id": leader, "image": image or image_of(), "listeners": []}
         self.controller = SimpleNamespace(**told, _raft=SimpleNamespace(machine=self.raft))
-        self.replica_manager = FakeReplicas()
+        self.replica_manager = FakeHostedPartitions()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
 
-    def hosts(
+    def host_partition(
         self,
         *,
         end: int,
@@ -57,7 +57,7 @@ class FakeNode:
         epoch: int = 3,
         topic_id: bytes = ID,
         partition_epoch: int = 1,
-    ) -> FakeNode:
+    ) -> FakeNodeComponents:
         log = SimpleNamespace(log_end_offset=end, high_watermark=high)
         state = SimpleNamespace(partition_epoch=partition_epoch)
         replica = SimpleNamespace(
@@ -66,15 +66,15 @@ class FakeNode:
         self.replica_manager.hosted[AT] = replica
         return self
 
-    def votes(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNode:
+    def set_voter(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNodeComponents:
         """``epochs``: (epoch, its first offset)."""
         vars(self.raft).update(chain=LogSummary(end, epochs, start), high_watermark=committed)
         return self
 
-    def commits(self, high: int) -> None:
+    def set_high_watermark(self, high: int) -> None:
         vars(self.replica_manager.hosted[AT].log).update(high_watermark=high)
 
-    def says(self, image: MetadataImage) -> None:
+    def publish_image(self, image: MetadataImage) -> None:
         for listener in self.controller.listeners:
             listener(image, MetadataDelta())
 
@@ -91,60 +91,80 @@ def image_of(
     )
 
 
-def broken(*looks: dict[int, FakeNode]) -> set[str]:
+def find_broken(*looks: dict[int, FakeNodeComponents]) -> set[str]:
     """The names that were told, after each of these looks."""
-    world, now = World(1), dict[int, Any]()
-    invariants = Invariants(world, lambda: now)
+    world, now = Simulation(1), dict[int, Any]()
+    invariants = ClusterInvariants(world, lambda: now)
     for nodes in looks:
         now.clear()
         now.update(nodes)
-        invariants.look()
+        invariants.check_once()
     return {name for name, _ in world.ledger.violations}
 
 
-def leading(**more: Any) -> FakeNode:
-    return FakeNode(**more).hosts(end=9, high=8, leads=True)
+def leading(**more: Any) -> FakeNodeComponents:
+    return FakeNodeComponents(**more).host_partition(end=9, high=8, leads=True)
 
 
-def following(end: int = 8, **more: Any) -> FakeNode:
-    return FakeNode(**more).hosts(end=end, high=0)
+def following(end: int = 8, **more: Any) -> FakeNodeComponents:
+    return FakeNodeComponents(**more).host_partition(end=end, high=0)
 
 
-ONE = FakeNode().votes((1, 0), end=21, committed=20)
+ONE = FakeNodeComponents().set_voter((1, 0), end=21, committed=20)
 ROWS = [
     (
         "CommittedNeverLost",  # offset 19 was committed of epoch 1
-        [{1: ONE}, {2: FakeNode().votes((1, 0), (2, 19), end=22, committed=22)}],
-        [{1: ONE}, {2: FakeNode().votes((1, 0), (2, 20), end=22, committed=22)}],
+        [{1: ONE}, {2: FakeNodeComponents().set_voter((1, 0), (2, 19), end=22, committed=22)}],
+        [{1: ONE}, {2: FakeNodeComponents().set_voter((1, 0), (2, 20), end=22, committed=22)}],
     ),
     (
         "CommittedNeverLost",
-        [{1: ONE, 2: FakeNode().votes((2, 0), end=20, committed=20)}],
+        [{1: ONE, 2: FakeNodeComponents().set_voter((2, 0), end=20, committed=20)}],
         [
-            {1: ONE, 2: FakeNode().votes((1, 0), (2, 19), end=20, committed=19)},  # there it may be cut
-            {1: ONE, 2: FakeNode().votes((2, 20), end=22, start=20, committed=22)},  # a snapshot covers it
+            {1: ONE, 2: FakeNodeComponents().set_voter((1, 0), (2, 19), end=20, committed=19)},  # there it may be cut
+            {
+                1: ONE,
+                2: FakeNodeComponents().set_voter((2, 20), end=22, start=20, committed=22),
+            },  # a snapshot covers it
         ],
     ),
-    ("SingleLeaderPerEpoch", [{1: FakeNode(leader=1), 2: FakeNode(leader=2)}], [{1: FakeNode(), 2: FakeNode()}]),
     (
         "SingleLeaderPerEpoch",
-        [{1: FakeNode(leader=1)}, {2: FakeNode(leader=2)}],
-        [{1: FakeNode()}, {2: FakeNode(epoch=2, leader=2)}],
+        [{1: FakeNodeComponents(leader=1), 2: FakeNodeComponents(leader=2)}],
+        [{1: FakeNodeComponents(), 2: FakeNodeComponents()}],
     ),
-    ("SingleLeaderPerEpoch", [{1: FakeNode(), 2: FakeNode(leader=3)}], [{1: FakeNode(), 2: FakeNode(leader=-1)}]),
+    (
+        "SingleLeaderPerEpoch",
+        [{1: FakeNodeComponents(leader=1)}, {2: FakeNodeComponents(leader=2)}],
+        [{1: FakeNodeComponents()}, {2: FakeNodeComponents(epoch=2, leader=2)}],
+    ),
+    (
+        "SingleLeaderPerEpoch",
+        [{1: FakeNodeComponents(), 2: FakeNodeComponents(leader=3)}],
+        [{1: FakeNodeComponents(), 2: FakeNodeComponents(leader=-1)}],
+    ),
     (
         "PartitionLeaderPerEpoch",
         [{1: leading()}, {2: leading()}],
-        [{1: leading()}, {2: FakeNode().hosts(end=9, high=8, leads=True, epoch=4)}],
+        [{1: leading()}, {2: FakeNodeComponents().host_partition(end=9, high=8, leads=True, epoch=4)}],
     ),
     ("PartitionLeaderPerEpoch", [{1: leading(), 2: leading()}], [{1: leading(), 2: following()}]),
-    ("LeaderInIsr", [{1: FakeNode(image=image_of(isr=(2,)))}], [{1: FakeNode(image=image_of(isr=(2,), leader=-1))}]),
+    (
+        "LeaderInIsr",
+        [{1: FakeNodeComponents(image=image_of(isr=(2,)))}],
+        [{1: FakeNodeComponents(image=image_of(isr=(2,), leader=-1))}],
+    ),
     ("StrongIsr", [{1: leading(), 2: following(7)}], [{1: leading(), 2: following(8)}]),
-    ("StrongIsr", [{1: leading(), 2: FakeNode()}], [{1: leading()}]),
+    ("StrongIsr", [{1: leading(), 2: FakeNodeComponents()}], [{1: leading()}]),
     (
         "StrongIsr",
         [{1: leading(), 2: following(7)}],
-        [{1: FakeNode().hosts(end=8, high=8, leads=True, topic_id=b"of an older one-"), 2: FakeNode()}],
+        [
+            {
+                1: FakeNodeComponents().host_partition(end=8, high=8, leads=True, topic_id=b"of an older one-"),
+                2: FakeNodeComponents(),
+            }
+        ],
     ),
     (
         "StrongIsr",
@@ -162,28 +182,28 @@ ROWS = [
 
 @pytest.mark.parametrize(("name", "shows", "legal"), ROWS, ids=lambda x: x if isinstance(x, str) else "")
 def test_each_invariant_is_told_where_it_is_broken_and_only_there(
-    name: str, shows: list[dict[int, FakeNode]], legal: list[dict[int, FakeNode]]
+    name: str, shows: list[dict[int, FakeNodeComponents]], legal: list[dict[int, FakeNodeComponents]]
 ) -> None:
-    assert broken(*shows) == {name}
-    assert broken(*legal) == set()
+    assert find_broken(*shows) == {name}
+    assert find_broken(*legal) == set()
 
 
 def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life() -> None:
     node = leading()
-    assert broken({1: node}, {1: node}) == set()
-    world = World(1)
-    invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
-    invariants.look()
+    assert find_broken({1: node}, {1: node}) == set()
+    world = Simulation(1)
+    invariants = ClusterInvariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    invariants.check_once()
     vars(node.replica_manager.hosted[AT].log).update(high_watermark=7)
     node.replica_manager.hosted[AT].leader_epoch = 4
-    invariants.look()
+    invariants.check_once()
     assert world.ledger.violations == []
     vars(node.replica_manager.hosted[AT].log).update(high_watermark=6)
-    invariants.look()
+    invariants.check_once()
     assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
-    assert broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life
+    assert find_broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life
     node.controller.image = image_of(9)
-    invariants.look()
+    invariants.check_once()
     assert len(world.ledger.violations) == 2
 
 
@@ -199,41 +219,43 @@ def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -
         ((1,), "2", 0, []),
         ((1, 2), "3", 1, []),  # there are no more than two
     ):
-        world, node = World(1), FakeNode(image=few(isr, least))
-        node.hosts(end=9, high=8, leads=True, partition_epoch=knows)
-        invariants = Invariants(world, lambda node=node: {1: node})  # type: ignore[misc]
-        invariants.look()
+        world, node = Simulation(1), FakeNodeComponents(image=few(isr, least))
+        node.host_partition(end=9, high=8, leads=True, partition_epoch=knows)
+        invariants = ClusterInvariants(world, lambda node=node: {1: node})  # type: ignore[misc]
+        invariants.check_once()
         assert world.ledger.violations == []
-        node.commits(9)
-        invariants.look()
+        node.set_high_watermark(9)
+        invariants.check_once()
         assert [name for name, _ in world.ledger.violations] == told
 
 
 def test_two_images_of_one_offset_are_told() -> None:
-    one, other = FakeNode(), FakeNode()
-    world = World(1)
-    invariants = Invariants(world, lambda: {1: one, 2: other})  # type: ignore[dict-item]
-    invariants.look()
-    one.says(image_of(20))
-    other.says(image_of(20))
-    other.says(image_of(21, leader=2))
+    one, other = FakeNodeComponents(), FakeNodeComponents()
+    world = Simulation(1)
+    invariants = ClusterInvariants(world, lambda: {1: one, 2: other})  # type: ignore[dict-item]
+    invariants.check_once()
+    one.publish_image(image_of(20))
+    other.publish_image(image_of(20))
+    other.publish_image(image_of(21, leader=2))
     assert world.ledger.violations == []
-    one.says(image_of(21))
+    one.publish_image(image_of(21))
     assert [name for name, _ in world.ledger.violations] == ["CommittedNeverLost"]
     assert "topics" in world.ledger.violations[0][1]
 
 
 def test_one_name_is_told_a_few_times_and_no_more() -> None:
-    world, node = World(1), FakeNode(image=image_of(isr=(2,)))
-    invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
-    for _ in range(2 * MOST_TOLD):
-        invariants.look()
-    assert len(world.ledger.violations) == MOST_TOLD
+    world, node = Simulation(1), FakeNodeComponents(image=image_of(isr=(2,)))
+    invariants = ClusterInvariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    for _ in range(2 * MAX_REPORTS):
+        invariants.check_once()
+    assert len(world.ledger.violations) == MAX_REPORTS
 
 
 def test_copies_differ_where_one_has_another_batch_or_none() -> None:
     def differ(one: dict[int, bytes], other: dict[int, bytes], starts: tuple[int, int] = (0, 0), **more: int) -> int:
-        return len(differences({"n1": Copy(starts[0], one), "n2": Copy(starts[1], other)}, **more))
+        return len(
+            find_replica_differences({"n1": ReplicaCopy(starts[0], one), "n2": ReplicaCopy(starts[1], other)}, **more)
+        )
 
     full = {0: b"a", 2: b"b", 5: b"c"}
     assert differ(full, dict(full)) == 0
@@ -252,7 +274,7 @@ def test_copies_differ_where_one_has_another_batch_or_none() -> None:
 def test_a_copy_begins_where_its_first_segment_does_though_it_holds_nothing() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0.0)
     session = disk.session()
-    assert copy_on(disk, "t", 0) == (0, {})
+    assert read_replica(disk, "t", 0) == (0, {})
     session.makedirs("/d/t-0")
     session.open("/d/t-0/00000000000000000522.log", create=True)
-    assert copy_on(disk, "t", 0) == (522, {})
+    assert read_replica(disk, "t", 0) == (522, {})

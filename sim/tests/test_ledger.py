@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.ledger import Ledger
+from sim.ledger import DeliveryChecker
 
 P = ("t", 0)
 
@@ -15,14 +15,14 @@ P = ("t", 0)
 def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
     answer: int, cut: bool, flagged: list[str]
 ) -> None:
-    ledger = Ledger(tried={P: 9})
-    ledger.committed(P, 5, 0)
+    ledger = DeliveryChecker(attempted_commits={P: 9})
+    ledger.record_commit(P, 5, 0)
     asked_at = ledger.committed_to[P]
     if cut:
-        ledger.power_cut({})
+        ledger.record_power_cut({})
     else:
-        ledger.committed(P, 9, 0)
-    ledger.position_read(P, answer, asked_at)
+        ledger.record_commit(P, 9, 0)
+    ledger.verify_committed_offset(P, answer, asked_at)
     assert [name for name, _ in ledger.violations] == flagged
 
 
@@ -30,23 +30,23 @@ def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
     ("generation", "cut", "flagged"), [(3, False, []), (2, False, ["CommitOfNobody"]), (2, True, [])]
 )
 def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: bool, flagged: list[str]) -> None:
-    ledger = Ledger()
-    ledger.led_into(3, 0)
-    ledger.led_into(2, 0)
+    ledger = DeliveryChecker()
+    ledger.record_generation(3, 0)
+    ledger.record_generation(2, 0)
     newest, cuts = ledger.generation, ledger.power_cuts
     if cut:
-        ledger.power_cut({})
-    ledger.led_into(4, ledger.power_cuts)
-    ledger.committed_in(generation, newest, cuts)
+        ledger.record_power_cut({})
+    ledger.record_generation(4, ledger.power_cuts)
+    ledger.verify_commit_generation(generation, newest, cuts)
     assert [name for name, _ in ledger.violations] == flagged
 
 
 def test_after_a_power_cut_generations_may_be_given_again() -> None:
-    ledger = Ledger()
-    ledger.led_into(3, 0)
-    ledger.power_cut({})
+    ledger = DeliveryChecker()
+    ledger.record_generation(3, 0)
+    ledger.record_power_cut({})
     assert ledger.generation == 0
-    ledger.led_into(3, 0)
+    ledger.record_generation(3, 0)
     assert ledger.generation == 0, "an answer of before the cut comes late"
-    ledger.led_into(2, 1)
+    ledger.record_generation(2, 1)
     assert ledger.generation == 2

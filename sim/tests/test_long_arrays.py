@@ -2,7 +2,7 @@
 
 Work is counted in calls and returns of functions (`sys.setprofile`), so no clock decides. A whole node answers, over a
 disk and a network in memory. Each element of a long array is at least one call when it is iterated. Of each array one
-kind of elements is tried here; `bench.pauses --arrays` tries all of them at full length and measures milliseconds.
+kind of elements is tried here; `bench.pauses --find_arrays` tries all of them at full length and measures milliseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from compat_tests.long_arrays import KINDS, ArrayOf, arrays, long_request
+from compat_tests.long_arrays import KINDS, RequestArray, find_arrays, long_request
 from ottla.broker import turn
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers import list_groups, list_transactions
@@ -36,9 +36,9 @@ from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.schema import Message
 from sim.clients import PORT
-from sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SHARED, format_host
+from sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SHARED_SETTINGS, format_host
 from sim.network import WINDOW_BYTES
-from sim.world import World
+from sim.world import Simulation
 
 HOST = "n1"
 ELEMENTS = 4_000
@@ -51,7 +51,7 @@ TIMES = 3
 MOST_GROWTH = 1.5
 """... so many times more."""
 SETTINGS = {
-    **SHARED,
+    **SHARED_SETTINGS,
     "process.roles": "broker,controller",
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}",
@@ -63,15 +63,15 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 LISTENERS = {"broker": (BROKER_APIS, PORT), "controller": (CONTROLLER_APIS, CONTROLLER_PORT)}
-PARTS = 6
+SHARDS = 6
 """The APIs of a listener share so many nodes."""
 NEW_BROKER = 7
 
 
-class Case(NamedTuple):
+class LongArrayCase(NamedTuple):
     """A request to be sent."""
 
-    array: ArrayOf
+    array: RequestArray
     kind: str
 
     def __str__(self) -> str:
@@ -84,14 +84,14 @@ class StepCounter(trio.abc.Instrument):
     def __init__(self) -> None:
         self.count = 0
         self.total = 0
-        self.worst = 0
+        self.max_step = 0
         self.stack = ""
 
     def monotonic_ms(self) -> float:
         return (self.total + self.count) * turn.SLICE_MS / SLICE
 
     def reset(self) -> None:
-        self.worst, self.stack = 0, ""
+        self.max_step, self.stack = 0, ""
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
         self.count += 1
@@ -106,11 +106,11 @@ class StepCounter(trio.abc.Instrument):
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         sys.setprofile(None)
         self.total += self.count
-        self.worst = max(self.worst, self.count)
+        self.max_step = max(self.max_step, self.count)
         self.count = 0
 
 
-class Errors(logging.Handler):
+class LoggedErrors(logging.Handler):
     """Errors that the node logs: a request that it could not handle, say."""
 
     def __init__(self) -> None:
@@ -122,10 +122,10 @@ class Errors(logging.Handler):
         self.seen.append(f"{record.getMessage()} {error!r}")
 
 
-class Client:
+class RawSimClient:
     """One connection of a client process to the node, made again when the node closes it."""
 
-    def __init__(self, world: World, port: int) -> None:
+    def __init__(self, world: Simulation, port: int) -> None:
         self._process = world.process("client")
         self._port = port
         self._stream: Any = None
@@ -153,13 +153,13 @@ class Client:
         return bytes(out)
 
 
-async def make_topics(client: Client) -> None:
+async def make_topics(client: RawSimClient) -> None:
     """Create the topics that requests with valid values name."""
     topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
     await client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
 
 
-async def prepare(client: Client) -> None:
+async def prepare(client: RawSimClient) -> None:
     """Create topics and the coordinators."""
     await make_topics(client)
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
@@ -169,7 +169,7 @@ async def prepare(client: Client) -> None:
     await client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
 
 
-def known_values(node: Node, key: ApiKey) -> dict[str, Any]:
+def valid_values(node: Node, key: ApiKey) -> dict[str, Any]:
     """Values with which a request gets beyond the first checks."""
     assert node.components is not None
     image = node.components.controller.image
@@ -182,7 +182,7 @@ def known_values(node: Node, key: ApiKey) -> dict[str, Any]:
     }
 
 
-class Stage:
+class LongArrayFixture:
     """A node, and a client that sends it long requests."""
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ class Stage:
         for name in ("LARGE_BYTES", "LARGE_PRODUCE_BYTES"):
             monkeypatch.setattr(dispatch, name, 2048)
         monkeypatch.setattr("sim.network.Network.piece", lambda self, left: min(left, WINDOW_BYTES))
-        self.world = World(1)
+        self.world = Simulation(1)
         monkeypatch.setattr(
             observer, "request_observer_factories", []
         )  # checks of responses decode whole requests in one step
@@ -201,12 +201,12 @@ class Stage:
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transaction_coordinator=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)
         self.node = Node(self._process.env, NodeConfig(SETTINGS, "/data", 1, HOST, PORT))
-        self._client, self._admin = Client(self.world, port), Client(self.world, PORT)
+        self._client, self._admin = RawSimClient(self.world, port), RawSimClient(self.world, PORT)
 
-    def faults(self, cases: list[Case]) -> list[str]:
+    def find_long_steps(self, cases: list[LongArrayCase]) -> list[str]:
         """Send every case; return those in which too much is done between two yields."""
         found: list[str] = []
-        errors = Errors()
+        errors = LoggedErrors()
         ready, stop = trio.Event(), trio.Event()
 
         async def main() -> None:
@@ -218,13 +218,13 @@ class Stage:
                 found.extend(f"{case}: {text}" for text in errors.seen)
                 errors.seen.clear()
                 if first >= LIMIT and await self._send(case, TIMES * ELEMENTS) > MOST_GROWTH * first:
-                    found.append(f"{case}: {first}, then {self.counter.worst} at {self.counter.stack}")
+                    found.append(f"{case}: {first}, then {self.counter.max_step} at {self.counter.stack}")
             stop.set()
 
         async def everything() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(main)
-                error = await self._process.live(lambda: self.node.run(lambda _: ready.set(), stop))
+                error = await self._process.run_until_end(lambda: self.node.run(lambda _: ready.set(), stop))
                 if error is not None:
                     raise error
                 nursery.cancel_scope.cancel()
@@ -236,11 +236,11 @@ class Stage:
             logging.getLogger("ottla").removeHandler(errors)
         return found
 
-    async def _send(self, case: Case, count: int) -> int:
+    async def _send(self, case: LongArrayCase, count: int) -> int:
         """Send a request; return the largest number of calls and returns between two yields."""
         array, counter = case.array, self.counter
         await make_topics(self._admin)  # the request before may have deleted one
-        request = long_request(array, count, case.kind, known_values(self.node, array.key))
+        request = long_request(array, count, case.kind, valid_values(self.node, array.key))
         counter.reset()
         trio.lowlevel.add_instrument(counter)
         try:
@@ -249,32 +249,32 @@ class Stage:
         finally:
             trio.lowlevel.remove_instrument(counter)
             sys.setprofile(None)
-        return counter.worst
+        return counter.max_step
 
 
-def cases_of(listener: str, part: int) -> list[Case]:
+def cases_of(listener: str, part: int) -> list[LongArrayCase]:
     """Every array of some of the APIs, each with one of the kinds of elements in turn."""
     apis, _ = LISTENERS[listener]
-    found = [array for key in list(apis)[part::PARTS] for array in arrays(apis, key)]
-    return [Case(array, KINDS[number % len(KINDS)]) for number, array in enumerate(found)]
+    found = [array for key in list(apis)[part::SHARDS] for array in find_arrays(apis, key)]
+    return [LongArrayCase(array, KINDS[number % len(KINDS)]) for number, array in enumerate(found)]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", range(SHARDS))
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_long_array_of_a_request_yields_between_its_elements(
     listener: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not Stage(LISTENERS[listener][1], monkeypatch).faults(cases_of(listener, part))
+    assert not LongArrayFixture(LISTENERS[listener][1], monkeypatch).find_long_steps(cases_of(listener, part))
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_long_array_cases_cover_every_array(listener: str) -> None:
     apis, _ = LISTENERS[listener]
-    covered = {str(case.array) for part in range(PARTS) for case in cases_of(listener, part)}
-    assert covered == {str(array) for key in apis for array in arrays(apis, key)}
+    covered = {str(case.array) for part in range(SHARDS) for case in cases_of(listener, part)}
+    assert covered == {str(array) for key in apis for array in find_arrays(apis, key)}
 
 
-def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
+def without_yields(steps: Callable[..., Any]) -> Callable[..., Any]:
     """Return a generator function that does the same without a yield."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
@@ -286,8 +286,13 @@ def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 PLANTED = {
     "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "READ_EVERY", sys.maxsize),
-    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._recognized_names)),
-    "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(collect_distinct_steps)),
+    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", without_yields(list_groups._recognized_names)),
+    "ListTransactions": (
+        ApiKey.LIST_TRANSACTIONS,
+        list_transactions,
+        "distinct",
+        without_yields(collect_distinct_steps),
+    ),
     "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
 }
 
@@ -296,6 +301,6 @@ PLANTED = {
 def test_walk_that_does_not_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key, module, attribute, planted = PLANTED[name]
     monkeypatch.setattr(module, attribute, planted)
-    cases = [Case(arrays(BROKER_APIS, key)[0], "distinct")]
-    (fault,) = Stage(PORT, monkeypatch).faults(cases)
+    cases = [LongArrayCase(find_arrays(BROKER_APIS, key)[0], "distinct")]
+    (fault,) = LongArrayFixture(PORT, monkeypatch).find_long_steps(cases)
     assert fault.startswith(f"{key.name} ")

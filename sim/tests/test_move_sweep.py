@@ -19,11 +19,11 @@ from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.world.memory_disk import Killed
-from sim.clients import PORT, Again, SimClient, read
-from sim.processes import Process
-from sim.tests.test_fault_sweep import flat
-from sim.world import World
+from ottla.world.memory_disk import ProcessKilled
+from sim.clients import PORT, RetriableError, SimClient, fetch_records
+from sim.processes import SimProcess
+from sim.tests.test_fault_sweep import flatten_exceptions
+from sim.world import Simulation
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -40,10 +40,10 @@ MOST_CALLS = 260
 ENDS = ("kill", "power", "EIO")
 
 
-class Writer:
+class MoveSweepWriter:
     """Writes, and what was acknowledged."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self.client = SimClient(world, "c")
         self.acknowledged: list[int] = []
         self._next = 0
@@ -73,11 +73,11 @@ class Writer:
         await self.client.call(al.AlterReplicaLogDirsRequest([row]), 2)
 
 
-def node(process: Process) -> Node:
+def node(process: SimProcess) -> Node:
     return Node(process.env, NodeConfig(SETTINGS, ",".join(DIRS), 1, "node", PORT))
 
 
-class Sweep:
+class MoveSweepRun:
     """One run, that ends at a call; ``hit`` says whether it was reached."""
 
     def __init__(self, call: int, end: str) -> None:
@@ -85,17 +85,17 @@ class Sweep:
         self.hit = ""
         self.problems: list[str] = []
 
-    async def run(self, world: World) -> None:
-        host, writer, process = world.host("node"), Writer(world), world.process()
+    async def run(self, world: Simulation) -> None:
+        host, writer, process = world.host("node"), MoveSweepWriter(world), world.process()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._use, world, writer, process, nursery.cancel_scope)
                 await node(process).run()
         except BaseException as error:  # noqa: BLE001,RUF100 - only these are allowed
-            if not all(isinstance(x, Killed | AllLogDirsFailed) for x in flat(error)):
-                self.problems.append(f"ended by {flat(error)!r}")
+            if not all(isinstance(x, ProcessKilled | AllLogDirsFailed) for x in flatten_exceptions(error)):
+                self.problems.append(f"ended by {flatten_exceptions(error)!r}")
         process.kill()
-        writer.client.drop()
+        writer.client.close_connections()
         if self._end == "power":
             host.lose_power()
             host.power_up()
@@ -105,7 +105,9 @@ class Sweep:
             await self._look(world, writer)
             nursery.cancel_scope.cancel()
 
-    async def _use(self, world: World, writer: Writer, process: Process, scope: trio.CancelScope) -> None:
+    async def _use(
+        self, world: Simulation, writer: MoveSweepWriter, process: SimProcess, scope: trio.CancelScope
+    ) -> None:
         try:
             await writer.create()
             await writer.write(BEFORE)
@@ -114,12 +116,12 @@ class Sweep:
             await writer.write(MEANWHILE)
             await trio.sleep(SETTLES_S)
             await writer.write(1)
-        except Again as error:
+        except RetriableError as error:
             if not self.hit:
                 self.problems.append(f"nothing was wrong yet, and: {error}")
         scope.cancel()
 
-    def _arm(self, world: World, process: Process) -> None:
+    def _arm(self, world: Simulation, process: SimProcess) -> None:
         disk, session = world.host("node").disk, process.session
         at = disk.calls + self._call
 
@@ -134,7 +136,7 @@ class Sweep:
 
         session.fault = fault
 
-    async def _look(self, world: World, writer: Writer) -> None:
+    async def _look(self, world: Simulation, writer: MoveSweepWriter) -> None:
         """After the next start."""
         try:
             places = await writer.places()
@@ -145,18 +147,18 @@ class Sweep:
                 self.problems.append(f"{left} are left")
             await writer.write(1)
             reader, found, at = SimClient(world, "reader"), [], 0
-            while records := await read(reader, 0, at, 50):
+            while records := await fetch_records(reader, 0, at, 50):
                 found += [int(x.key or b"-1") for x in records]
                 at = records[-1].offset + 1
             self.problems += [f"lost {x}" for x in writer.acknowledged if x not in found]
             if found != sorted(set(found)) or not writer.acknowledged or writer.acknowledged[-1] < found[-1]:
                 self.problems.append(f"{found} are there, {writer.acknowledged} were acknowledged")
-        except Again as error:
+        except RetriableError as error:
             self.problems.append(f"it does not serve: {error}")
 
 
-def play(call: int, end: str) -> Sweep:
-    world, sweep = World(call), Sweep(call, end)
+def play(call: int, end: str) -> MoveSweepRun:
+    world, sweep = Simulation(call), MoveSweepRun(call, end)
     world.run(lambda: sweep.run(world))
     return sweep
 

@@ -17,7 +17,7 @@ from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import share_fetch as sf
 from ottla.wire.schema import Message
-from sim.responses import BadResponse, ResponseChecks, install
+from sim.responses import InvalidResponse, ResponseChecker, install
 
 LIMIT = 10_000
 
@@ -31,17 +31,17 @@ def batch(offset: int, count: int = 3) -> bytes:
 SIZE = len(batch(0))
 
 
-def checks(*, compact: bool = False) -> ResponseChecks:
+def checks(*, compact: bool = False) -> ResponseChecker:
     log = SimpleNamespace(settings=SimpleNamespace(compact=compact))
     services: Any = SimpleNamespace(
         fetch_max_bytes=LIMIT,
         metadata=SimpleNamespace(image=SimpleNamespace(topic_names={})),
         replica_manager=SimpleNamespace(get=lambda topic, partition: SimpleNamespace(log=log)),
     )
-    return ResponseChecks(services)
+    return ResponseChecker(services)
 
 
-def check(checker: ResponseChecks, key: ApiKey, version: int, asked: Message, response: Message) -> None:
+def check(checker: ResponseChecker, key: ApiKey, version: int, asked: Message, response: Message) -> None:
     request = parse_request(memoryview(encode_request(key, version, 1, "client", asked))[4:])
     chunks = encode_response(key, version, 1, response)
     checker.answered(Peer("h", ("here", 1)), request, chunks, sum(len(chunk) for chunk in chunks))
@@ -117,7 +117,7 @@ BAD: list[tuple[list[tuple[int, bytes]], dict[str, Any], str]] = [
 def test_check_of_a_fetch_response_that_breaks_a_property_fails(
     parts: list[tuple[int, bytes]], more: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(BadResponse, match=text):
+    with pytest.raises(InvalidResponse, match=text):
         fetch(*parts, **more)
 
 
@@ -141,11 +141,11 @@ def test_check_of_a_fetch_session_knows_offsets_and_limits_of_earlier_requests()
     ask(7, 1, [], {1: batch(3)})
     ask(7, 2, [2], {})
     ask(7, 3, [], {2: batch(3)})
-    with pytest.raises(BadResponse, match="ends below fetch offset 3"):
+    with pytest.raises(InvalidResponse, match="ends below fetch offset 3"):
         ask(7, 4, [], {1: batch(0)})
-    with pytest.raises(BadResponse, match="limit"):
+    with pytest.raises(InvalidResponse, match="limit"):
         ask(7, 5, [], {1: batch(3) + batch(6)})
-    with pytest.raises(BadResponse, match="was not asked for"):
+    with pytest.raises(InvalidResponse, match="was not asked for"):
         ask(7, 6, [], {1: batch(3)}, gone=(1,))
 
 
@@ -160,7 +160,7 @@ def test_check_of_a_produce_response_counts_every_partition(told: list[int]) -> 
         return p.ProduceResponse([p.TopicProduceResponse("t", partition_responses=rows)])
 
     check(checks(), ApiKey.PRODUCE, 9, asked, answer(0))
-    with pytest.raises(BadResponse, match="asked for"):
+    with pytest.raises(InvalidResponse, match="asked for"):
         check(checks(), ApiKey.PRODUCE, 9, asked, answer(*told))
 
 
@@ -186,11 +186,11 @@ def test_check_of_a_share_fetch_response_compares_batches_and_acquired_records(
     if not text:
         check(checks(), ApiKey.SHARE_FETCH, 1, sf.ShareFetchRequest("g", "m"), response)
         return
-    with pytest.raises(BadResponse, match=text):
+    with pytest.raises(InvalidResponse, match=text):
         check(checks(), ApiKey.SHARE_FETCH, 1, sf.ShareFetchRequest("g", "m"), response)
 
 
 def test_install_is_done_once_for_all_nodes_of_the_process() -> None:
     install()
     install()
-    assert observer.request_observer_factories.count(ResponseChecks) == 1
+    assert observer.request_observer_factories.count(ResponseChecker) == 1

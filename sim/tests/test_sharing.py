@@ -11,9 +11,9 @@ from ottla.broker.share.batches import PersisterStateBatch
 from ottla.broker.share.in_flight import RecordState as R
 from ottla.broker.share.records import encode
 from ottla.wire.records import Record
-from sim.groups.locks import ACCEPT, REJECT, RELEASE, Locks
-from sim.groups.sharing import is_behind, unearned
-from sim.ledger import Ledger
+from sim.groups.locks import ACCEPT, REJECT, RELEASE, AcquisitionLocks
+from sim.groups.sharing import find_unearned_states, has_pending_records
+from sim.ledger import DeliveryChecker
 
 TOPIC_ID = b"s" * 16
 S = ("s0", 0)
@@ -43,9 +43,9 @@ def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
     ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
 )
 def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
-    locks = Locks(Ledger(), "g", 3, dict, lambda host: 0.0, lambda: 0.0)
-    locks.said = {(S, offset): kinds for offset, kinds in said.items()}
-    assert len(list(unearned(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
+    locks = AcquisitionLocks(DeliveryChecker(), "g", 3, dict, lambda host: 0.0, lambda: 0.0)
+    locks.acknowledgements = {(S, offset): kinds for offset, kinds in said.items()}
+    assert len(list(find_unearned_states(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], st
 def test_a_share_group_is_behind_by_what_the_log_still_has(
     start_offset: int, lag: int, begin: int, end: int, flagged: bool
 ) -> None:
-    assert is_behind(start_offset, lag, begin, end) == flagged
+    assert has_pending_records(start_offset, lag, begin, end) == flagged

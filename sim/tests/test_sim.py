@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from sim.tests.planted import CI, PLANTS
+from sim.tests.planted import CI_FAULTS, SEEDED_FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -65,7 +65,7 @@ def test_trio_still_has_the_private_names_the_simulator_turns() -> None:
     assert run.CancelStatus.__init__
 
 
-@pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
+@pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     run_module("sim.tests.planted", bug)
 
@@ -74,7 +74,7 @@ def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.
     import random
     import time
 
-    from sim.scenario import simulate
+    from sim.scenario import simulate_node
 
     def forbidden(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def raise_it(*arguments: Any, **more: Any) -> Any:
@@ -87,4 +87,4 @@ def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.
 
     for module, name in ((time, "time_ns"), (os, "urandom"), (random, "random"), (os, "pwrite"), (os, "fsync")):
         monkeypatch.setattr(module, name, forbidden(name, getattr(module, name)))
-    assert simulate(3).violations == []
+    assert simulate_node(3).violations == []

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sim.tests import bugs_control
-from sim.tests.sowing import FOUND, NOT_FOUND, NOT_REACHED, Plant, look_for
+from sim.tests.sowing import FOUND, NOT_FOUND, NOT_REACHED, SeededFault, run_until_detected
 
-PLANT = Plant(lambda: None, "lost ghost")
+PLANT = SeededFault(lambda: None, "lost ghost")
 
 
 def shows(*kinds: str) -> Any:
@@ -43,10 +43,10 @@ def test_a_bug_is_found_by_a_violation_of_its_names(second: Any, status: int, ru
         asked.append(seed)
         return second() if seed == 2 else shows()
 
-    assert look_for(PLANT, run, 3) == status
+    assert run_until_detected(PLANT, run, 3) == status
     assert asked == [1, 2, 3, 1][:runs]
 
 
 def test_a_bug_that_is_not_found_was_reached_or_else_it_proves_nothing() -> None:
-    assert look_for(PLANT, lambda seed: calls_it(), 2) == NOT_FOUND
-    assert look_for(PLANT, lambda seed: shows(), 2) == NOT_REACHED
+    assert run_until_detected(PLANT, lambda seed: calls_it(), 2) == NOT_FOUND
+    assert run_until_detected(PLANT, lambda seed: shows(), 2) == NOT_REACHED

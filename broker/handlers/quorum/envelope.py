@@ -34,7 +34,7 @@ from ottla.wire.framing import RequestFrame, encode_response_job, parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.schema import Message
-from ottla.world.hosts import host_of
+from ottla.world.hosts import canonical_host
 
 FORWARDABLE = frozenset(
     {
@@ -117,7 +117,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
         raise ProtocolError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
     if len(envelope.client_host_address) not in (4, 16):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a client's address has 4 or 16 bytes")
-    peer = Peer(host_of(envelope.client_host_address), context.peer.local, context.peer.listener)
+    peer = Peer(canonical_host(envelope.client_host_address), context.peer.local, context.peer.listener)
     peer.principal = f"{principal.type}:{principal.name}"
     peer.token_authenticated = principal.token_authenticated
     peer.is_forwarded = True

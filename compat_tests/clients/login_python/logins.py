@@ -1,6 +1,6 @@
 """confluent-kafka, kafka-python, aiokafka and kcat at listeners that ask who comes.
 
-``logins.py CLIENT CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
+``logins.py CLIENT MATRIX_CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
 class of the error.
 """
 
@@ -86,7 +86,7 @@ def python(cell: Cell) -> dict[str, Any]:
     return conf
 
 
-class Told(logging.Handler):
+class LoggedErrorClasses(logging.Handler):
     """The classes of errors that a client only logs."""
 
     def __init__(self) -> None:
@@ -98,9 +98,9 @@ class Told(logging.Handler):
         self.classes += [type(x).__name__ for x in args if isinstance(x, Exception)]
 
 
-def listening(logger: logging.Logger) -> Told:
+def listening(logger: logging.Logger) -> LoggedErrorClasses:
     logger.propagate = False
-    logger.handlers = [Told()]
+    logger.handlers = [LoggedErrorClasses()]
     return logger.handlers[0]  # type: ignore[return-value]
 
 
@@ -151,7 +151,7 @@ async def aiokafka(cell: Cell) -> str:
         await client.close()
 
 
-async def one_by_one(cells: list[Cell]) -> None:
+async def run_sequentially(cells: list[Cell]) -> None:
     for cell in cells:
         print(json.dumps([cell["name"], await aiokafka(cell)]), flush=True)
 
@@ -176,7 +176,7 @@ def main() -> None:
     with open(file) as given:
         cells: list[Cell] = json.load(given)
     if name == "aiokafka":
-        asyncio.run(one_by_one(cells))
+        asyncio.run(run_sequentially(cells))
         return
     ask = {"confluent": confluent, "kafka-python": kafka_python, "kcat": kcat}[name]
     with (ProcessPoolExecutor if name == "kafka-python" else ThreadPoolExecutor)(6) as pool:

@@ -20,7 +20,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 Row = tuple[bytes | None, bytes | None, bytes, int]
 
 
-def rows(codec: str) -> list[Row]:
+def make_records(codec: str) -> list[Row]:
     return [
         (
             None if i % 7 == 0 else b"key-%d" % i,
@@ -36,7 +36,7 @@ def text(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode()
 
 
-def confluent_anew(mode: str, bootstrap: str, topic: str, group: str) -> None:
+def confluent_group_protocols(mode: str, bootstrap: str, topic: str, group: str) -> None:
     """A member of a group of KIP-848, or of a share group."""
     from confluent_kafka import Consumer, ShareConsumer
 
@@ -75,7 +75,7 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
         done.result(20)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True})
-        for key, value, n, at in rows(codec):
+        for key, value, n, at in make_records(codec):
             producer.produce(topic, value, key, headers=[("n", n)], timestamp=at)
         assert producer.flush(20) == 0
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 1_048_588})
@@ -119,7 +119,7 @@ def kafka_python(mode: str, bootstrap: str, topic: str, group: str) -> dict[str,
             acks="all",
             max_request_size=2_000_000,
         )
-        for key, value, n, at in rows(codec):
+        for key, value, n, at in make_records(codec):
             producer.send(topic, value=value, key=key, headers=[("n", n)], timestamp_ms=at)
         if codec == "none":
             producer.send(big_topic, b"x" * BIG)
@@ -167,7 +167,7 @@ async def aiokafka(mode: str, bootstrap: str, topic: str, group: str) -> dict[st
             max_request_size=1_048_588,
         )
         await producer.start()
-        for key, value, n, at in rows(codec):
+        for key, value, n, at in make_records(codec):
             await producer.send(topic, value, key=key, headers=[("n", n)], timestamp_ms=at)
         if codec == "none":
             await producer.send_and_wait(big_topic, b"x" * BIG)
@@ -194,7 +194,7 @@ async def aiokafka(mode: str, bootstrap: str, topic: str, group: str) -> dict[st
 def main() -> None:
     client, *rest = sys.argv[1:]
     if rest[0] in ("new-member", "sharer"):
-        confluent_anew(*rest)
+        confluent_group_protocols(*rest)
     if client == "aiokafka":
         outcome = asyncio.run(asyncio.wait_for(aiokafka(*rest), None if rest[0] == "member" else 60))
     else:

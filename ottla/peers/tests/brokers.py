@@ -16,11 +16,11 @@ from ottla.wire.messages import metadata
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.schema import Message
 
-Handler = Callable[[Any, int], Message | bytes | None]
+FakeHandler = Callable[[Any, int], Message | bytes | None]
 """(request, version) -> an answer, bytes as they stand, or nothing at all."""
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
+def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
     """Drive what never really waits."""
     try:
         work.send(None)
@@ -29,15 +29,15 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waited")
 
 
-class Wire:
+class FakeBrokerStream:
     """A connection to a broker of answers; gives at most `piece_bytes` at once."""
 
     peer, local = "there", ("here", 1)
 
-    def __init__(self, handlers: dict[ApiKey, Handler], piece_bytes: int = 1 << 30) -> None:
+    def __init__(self, handlers: dict[ApiKey, FakeHandler], piece_bytes: int = 1 << 30) -> None:
         self.handlers, self.piece_bytes = handlers, piece_bytes
         self.ready = b""
-        self.asked: list[RequestFrame] = []
+        self.requests: list[RequestFrame] = []
         self.largest_buffer_bytes = 0
         self.closed = False
 
@@ -45,7 +45,7 @@ class Wire:
         raw = b"".join(chunks)
         assert struct.unpack(">i", raw[:4]) == (len(raw) - 4,)
         request = parse_request(memoryview(raw)[4:])
-        self.asked.append(request)
+        self.requests.append(request)
         body = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
         answer = self.handlers[request.key](body, request.version)
         if isinstance(answer, Message):
@@ -63,7 +63,7 @@ class Wire:
         self.closed = True
 
 
-def versions(**highest: int) -> Handler:
+def api_versions_handler(**highest: int) -> FakeHandler:
     """An answer to ApiVersions: all APIs as we know them, but for these."""
 
     def answer(_request: Any, _version: int) -> Message:
@@ -76,17 +76,17 @@ def versions(**highest: int) -> Handler:
     return answer
 
 
-class Brokers:
+class FakeCluster:
     """A cluster of two: topic "t" has partitions 0 and 1, led by brokers 0 and 1."""
 
-    def __init__(self, **handlers: Handler) -> None:
+    def __init__(self, **handlers: FakeHandler) -> None:
         self.handlers = {ApiKey[name.upper()]: handler for name, handler in handlers.items()}
-        self.handlers.setdefault(ApiKey.API_VERSIONS, versions())
+        self.handlers.setdefault(ApiKey.API_VERSIONS, api_versions_handler())
         self.handlers.setdefault(ApiKey.METADATA, self.metadata)
         self.leaders = {0: 0, 1: 1}
         self.error = 0
         self.down: set[tuple[str, int]] = set()
-        self.wires: list[tuple[str, int, Wire]] = []
+        self.streams: list[tuple[str, int, FakeBrokerStream]] = []
         self.slept: list[float] = []
 
     def metadata(self, request: Any, _version: int) -> Message:
@@ -96,11 +96,11 @@ class Brokers:
         topics = [metadata.MetadataResponseTopic(self.error, name, partitions=rows) for name in names]
         return metadata.MetadataResponse(brokers=brokers, topics=topics)
 
-    async def connect(self, host: str, port: int) -> Wire:
+    async def connect(self, host: str, port: int) -> FakeBrokerStream:
         if (host, port) in self.down:
             raise OSError(f"{host}:{port} refused")
-        wire = Wire(self.handlers)
-        self.wires.append((host, port, wire))
+        wire = FakeBrokerStream(self.handlers)
+        self.streams.append((host, port, wire))
         return wire
 
     async def sleep(self, seconds: float) -> None:
@@ -110,5 +110,5 @@ class Brokers:
         env: Any = SimpleNamespace(net=self, sleep=self.sleep, timeout=lambda _: nullcontext())
         return ClusterClient(env, bootstrap, "me", 3.0)
 
-    def dialled(self) -> list[tuple[str, int]]:
-        return [(host, port) for host, port, _ in self.wires]
+    def connected_addresses(self) -> list[tuple[str, int]]:
+        return [(host, port) for host, port, _ in self.streams]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.peers.decoding import read
+from ottla.peers.decoding import decode_committed
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.control import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
@@ -40,19 +40,19 @@ ABORTED = [(1, 8), (1, 0)]
 
 
 def test_aborted_records_are_left_out_and_later_ones_of_the_same_producer_are_not() -> None:
-    found = read(STORY, 0, ABORTED)
+    found = decode_committed(STORY, 0, ABORTED)
     assert [x.value for x in found.records] == [b"1", b"2", b"4", b"5"]
     assert found.next_offset == 10, "behind the markers"
 
 
 def test_without_transactions_to_leave_out_everything_is_there_but_markers() -> None:
-    assert [x.offset for x in read(STORY, 2).records] == [2, 4, 5, 8]
+    assert [x.offset for x in decode_committed(STORY, 2).records] == [2, 4, 5, 8]
 
 
 def test_nothing_but_aborted_records_is_read_on_behind_them() -> None:
-    found = read(laid(("data", 1), ("data", 1)), 0, [(1, 0)])
+    found = decode_committed(laid(("data", 1), ("data", 1)), 0, [(1, 0)])
     assert (found.records, found.next_offset) == ([], 2)
 
 
 def test_nothing_at_all_stays_where_it_is() -> None:
-    assert read(b"", 7, ABORTED) == ([], 7)
+    assert decode_committed(b"", 7, ABORTED) == ([], 7)

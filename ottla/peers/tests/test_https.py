@@ -17,10 +17,10 @@ import pytest
 import trio
 
 from ottla.peers import fetching
-from ottla.peers.fetching import MOST_BYTES, CannotFetch, fetched
+from ottla.peers.fetching import MAX_DOCUMENT_BYTES, HttpFetchError, http_get
 from ottla.world.real_env import RealEnv
-from ottla.world.tests.authority import Authority
-from ottla.world.tls import Store, Tls
+from ottla.world.tests.authority import CertificateAuthority
+from ottla.world.tls import TlsConfig, TlsStore
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 DOCUMENT = b'{"keys": []}'
@@ -30,12 +30,12 @@ Says = Callable[[Any], None]
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def keys(authority: Authority) -> Store:
+def keys(authority: CertificateAuthority) -> TlsStore:
     return authority.issue("server", "/CN=localhost")
 
 
@@ -53,7 +53,7 @@ def says(*chunks: bytes, pause_s: float = 0.0) -> Says:
 
 
 @contextmanager
-def published(keys: Store, say: Says | None = None) -> Iterator[int]:
+def published(keys: TlsStore, say: Says | None = None) -> Iterator[int]:
     """A server with TLS for one who asks; gives its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(keys.location)
@@ -72,24 +72,24 @@ def published(keys: Store, say: Says | None = None) -> Iterator[int]:
         thread.join(5)
 
 
-def fetch(port: int, tls: Tls | None, host: str = "localhost") -> bytes:
+def fetch(port: int, tls: TlsConfig | None, host: str = "localhost") -> bytes:
     async def main() -> bytes:
-        return await fetched(RealEnv(), f"https://{host}:{port}/keys?x=1", tls)
+        return await http_get(RealEnv(), f"https://{host}:{port}/keys?x=1", tls)
 
     return trio.run(main)
 
 
-def trusting(authority: Authority) -> Tls:
-    return Tls(trusted=authority.trusted)
+def trusting(authority: CertificateAuthority) -> TlsConfig:
+    return TlsConfig(truststore=authority.truststore)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_what_is_published_comes(authority: Authority, keys: Store, host: str) -> None:
+def test_what_is_published_comes(authority: CertificateAuthority, keys: TlsStore, host: str) -> None:
     with published(keys) as port:
         assert fetch(port, trusting(authority), host) == DOCUMENT
 
 
-def test_in_pieces_and_with_a_hasty_goodbye_it_comes_too(authority: Authority, keys: Store) -> None:
+def test_in_pieces_and_with_a_hasty_goodbye_it_comes_too(authority: CertificateAuthority, keys: TlsStore) -> None:
     def say(sock: Any) -> None:
         says(*PIECES)(sock)
         os.close(sock.detach())  # no word of TLS that this was all
@@ -98,25 +98,25 @@ def test_in_pieces_and_with_a_hasty_goodbye_it_comes_too(authority: Authority, k
         assert fetch(port, trusting(authority)) == DOCUMENT
 
 
-def test_somebody_elses_authority_is_not_trusted(keys: Store, tmp_path: Path) -> None:
-    with published(keys) as port, pytest.raises(CannotFetch, match=r"(?i)certificate"):
-        fetch(port, trusting(Authority(tmp_path)))
+def test_somebody_elses_authority_is_not_trusted(keys: TlsStore, tmp_path: Path) -> None:
+    with published(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
+        fetch(port, trusting(CertificateAuthority(tmp_path)))
 
 
-def test_where_nobody_is_named_the_machines_authorities_are_trusted_and_no_other(keys: Store) -> None:
-    with published(keys) as port, pytest.raises(CannotFetch, match=r"(?i)certificate"):
+def test_where_nobody_is_named_the_machines_authorities_are_trusted_and_no_other(keys: TlsStore) -> None:
+    with published(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
         fetch(port, None)
 
 
-def test_the_certificate_must_have_the_name_that_was_asked(authority: Authority) -> None:
+def test_the_certificate_must_have_the_name_that_was_asked(authority: CertificateAuthority) -> None:
     elsewhere = authority.issue("elsewhere", "/CN=localhost", alt="DNS:keys.example.org")
-    with published(elsewhere) as port, pytest.raises(CannotFetch, match=r"(?i)localhost"):
+    with published(elsewhere) as port, pytest.raises(HttpFetchError, match=r"(?i)localhost"):
         fetch(port, trusting(authority))
 
 
-def test_an_authority_whose_file_is_not_there_is_told(keys: Store) -> None:
-    with published(keys) as port, pytest.raises(CannotFetch, match="gone"):
-        fetch(port, Tls(trusted=Store("/gone")))
+def test_an_authority_whose_file_is_not_there_is_told(keys: TlsStore) -> None:
+    with published(keys) as port, pytest.raises(HttpFetchError, match="gone"):
+        fetch(port, TlsConfig(truststore=TlsStore("/gone")))
 
 
 @pytest.mark.parametrize(
@@ -129,27 +129,27 @@ def test_an_authority_whose_file_is_not_there_is_told(keys: Store) -> None:
         (b"", "no HTTP"),
     ],
 )
-def test_what_is_no_document_is_none(authority: Authority, keys: Store, answer: bytes, why: str) -> None:
-    with published(keys, says(answer)) as port, pytest.raises(CannotFetch, match=why):
+def test_what_is_no_document_is_none(authority: CertificateAuthority, keys: TlsStore, answer: bytes, why: str) -> None:
+    with published(keys, says(answer)) as port, pytest.raises(HttpFetchError, match=why):
         fetch(port, trusting(authority))
 
 
 @pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: ", b""])
-def test_an_answer_without_an_end_is_cut(authority: Authority, keys: Store, begins: bytes) -> None:
-    endless = says(begins, *[bytes(MOST_BYTES // 8)] * 12)
-    with published(keys, endless) as port, pytest.raises(CannotFetch, match="more than"):
+def test_an_answer_without_an_end_is_cut(authority: CertificateAuthority, keys: TlsStore, begins: bytes) -> None:
+    endless = says(begins, *[bytes(MAX_DOCUMENT_BYTES // 8)] * 12)
+    with published(keys, endless) as port, pytest.raises(HttpFetchError, match="more than"):
         fetch(port, trusting(authority))
 
 
 def test_an_answer_in_drops_has_so_long_and_no_longer(
-    authority: Authority, keys: Store, monkeypatch: pytest.MonkeyPatch
+    authority: CertificateAuthority, keys: TlsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "PATIENCE_S", 0.3)
-    with published(keys, says(*[b"x"] * 20, pause_s=0.1)) as port, pytest.raises(CannotFetch, match="no answer"):
+    monkeypatch.setattr(fetching, "TIMEOUT_S", 0.3)
+    with published(keys, says(*[b"x"] * 20, pause_s=0.1)) as port, pytest.raises(HttpFetchError, match="no answer"):
         fetch(port, trusting(authority))
 
 
 def test_who_takes_the_call_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "PATIENCE_S", 0.2)
-    with create_server(("127.0.0.1", 0)) as silent, pytest.raises(CannotFetch, match="no answer"):
-        fetch(silent.getsockname()[1], Tls())
+    monkeypatch.setattr(fetching, "TIMEOUT_S", 0.2)
+    with create_server(("127.0.0.1", 0)) as silent, pytest.raises(HttpFetchError, match="no answer"):
+        fetch(silent.getsockname()[1], TlsConfig())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.peers.jaas import BadJaas, parse_jaas
-from ottla.peers.security import BadAccess, access_of
+from ottla.peers.jaas import InvalidJaasConfig, parse_jaas
+from ottla.peers.security import InvalidSecurityConfig, parse_connection_security
 
 SASL = {"security.protocol": "SASL_PLAINTEXT"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -46,7 +46,7 @@ def test_parse_jaas_reads_escapes_as_stream_tokenizer() -> None:
     ],
 )
 def test_what_is_no_jaas_line_is_refused_without_showing_it(text):
-    with pytest.raises(BadJaas) as refused:
+    with pytest.raises(InvalidJaasConfig) as refused:
         parse_jaas(text)
     assert "x.Y" not in str(refused.value)
 
@@ -56,7 +56,7 @@ def test_a_login_module_shows_no_option():
 
 
 def test_a_clients_file_says_how_a_cluster_is_reached():
-    access = access_of(
+    access = parse_connection_security(
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-512",
@@ -68,16 +68,16 @@ def test_a_clients_file_says_how_a_cluster_is_reached():
     assert access.login is not None
     assert (access.login.mechanism, access.login.user, access.login.password) == ("SCRAM-SHA-512", "alice", "s3cret")
     assert access.tls is not None
-    assert access.tls.trusted is not None
-    assert access.tls.trusted.location == "ca.pem"
-    assert not access.tls.verifies_host
+    assert access.tls.truststore is not None
+    assert access.tls.truststore.location == "ca.pem"
+    assert not access.tls.verify_hostname
     assert "s3cret" not in repr(access)
 
 
 def test_hosts_are_verified_unless_that_is_switched_off():
-    access = access_of({"security.protocol": "SSL"})
+    access = parse_connection_security({"security.protocol": "SSL"})
     assert access.tls is not None
-    assert access.tls.verifies_host
+    assert access.tls.verify_hostname
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,5 @@ def test_hosts_are_verified_unless_that_is_switched_off():
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(values, why):
-    with pytest.raises(BadAccess, match=why):
-        access_of(values)
+    with pytest.raises(InvalidSecurityConfig, match=why):
+        parse_connection_security(values)

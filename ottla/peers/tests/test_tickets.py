@@ -13,14 +13,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from ottla.peers.access import Login
-from ottla.peers.login import NotLetIn, log_in
-from ottla.peers.security import BadAccess, access_of, login_of
-from ottla.peers.tickets import TicketSource, show, source_of
+from ottla.peers.access import SaslLogin
+from ottla.peers.login import AuthenticationFailed, authenticate
+from ottla.peers.security import InvalidSecurityConfig, parse_connection_security, parse_login
+from ottla.peers.tickets import KerberosLogin, authenticate_gssapi, parse_kerberos_login
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
-from ottla.world.env import Lane
-from ottla.world.kerberos import BadKeytab, BadTicket, Identity
+from ottla.world.env import ThreadPool
+from ottla.world.kerberos import InvalidKeytab, InvalidTicket, KerberosIdentity
 from ottla.world.real_env import RealEnv
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -33,7 +33,7 @@ def has_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.peers.tickets.find_spec", lambda name: name)
 
 
-class Call:
+class FakeGssInitiator:
     """Begins with a ticket, and knows the other side once it has heard its proof."""
 
     def __init__(self, proof: bytes = b"proof") -> None:
@@ -45,7 +45,7 @@ class Call:
             self.is_established = not self._proof
             return b"ticket"
         if token != self._proof:
-            raise BadTicket("somebody else")
+            raise InvalidTicket("somebody else")
         self.is_established = True
         return b""
 
@@ -54,31 +54,31 @@ class Call:
 
     def unwrap(self, token: bytes) -> bytes:
         if not token.startswith(b"sealed "):
-            raise BadTicket("no seal")
+            raise InvalidTicket("no seal")
         return token.removeprefix(b"sealed ")
 
 
-class World:
+class FakeKerberosEnv:
     """An `Env` with such a library, and a connection whose other side answers by a table."""
 
-    def __init__(self, call: Callable[[], Call], *answers: bytes) -> None:
+    def __init__(self, call: Callable[[], FakeGssInitiator], *answers: bytes) -> None:
         self._call, self._answers = call, list(answers)
-        self.asked: list[tuple[Identity, str]] = []
-        self.said: list[bytes] = []
+        self.requests: list[tuple[KerberosIdentity, str]] = []
+        self.sent_tokens: list[bytes] = []
 
-    def call_library(self, who: Identity, service: str) -> Call:
-        self.asked.append((who, service))
+    def call_library(self, who: KerberosIdentity, service: str) -> FakeGssInitiator:
+        self.requests.append((who, service))
         return self._call()
 
-    async def in_thread(self, work: Callable[[], Any], lane: Lane) -> Any:
-        assert lane is Lane.TICKETS
+    async def in_thread(self, work: Callable[[], Any], lane: ThreadPool) -> Any:
+        assert lane is ThreadPool.KERBEROS
         await trio.lowlevel.checkpoint()
         return work()
 
     async def call(self, request: Any, version: int | None = None) -> Any:
         if not isinstance(request, SaslAuthenticateRequest):
             return SaslHandshakeResponse()
-        self.said.append(bytes(request.auth_bytes))
+        self.sent_tokens.append(bytes(request.auth_bytes))
         if not self._answers:
             return SaslAuthenticateResponse(58, "no")
         return SaslAuthenticateResponse(auth_bytes=self._answers.pop(0))
@@ -87,21 +87,21 @@ class World:
         return 2
 
     def log_in(self) -> list[bytes]:
-        source = TicketSource(Identity("a@HERE.ORG", "/k"), "kafka")
+        source = KerberosLogin(KerberosIdentity("a@HERE.ORG", "/k"), "kafka")
         env: Any = SimpleNamespace(ticket=self.call_library, in_thread=self.in_thread)
         channel: Any = self
-        trio.run(log_in, channel, Login("GSSAPI", "", "", tickets=source), env, "host")
-        return self.said
+        trio.run(authenticate, channel, SaslLogin("GSSAPI", "", "", kerberos=source), env, "host")
+        return self.sent_tokens
 
 
 def test_320_a_ticket_then_silence_then_no_protection() -> None:
-    world = World(Call, b"proof", OFFER, b"")
+    world = FakeKerberosEnv(FakeGssInitiator, b"proof", OFFER, b"")
     assert world.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
-    assert world.asked == [(Identity("a@HERE.ORG", "/k"), "kafka@host")]
+    assert world.requests == [(KerberosIdentity("a@HERE.ORG", "/k"), "kafka@host")]
 
 
 def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
-    assert World(lambda: Call(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
+    assert FakeKerberosEnv(lambda: FakeGssInitiator(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> 
     ],
 )
 def test_who_does_not_prove_itself_or_wants_more_is_left(answers: tuple[bytes, ...], why: str) -> None:
-    with pytest.raises(NotLetIn, match=why):
-        World(Call, *answers).log_in()
+    with pytest.raises(AuthenticationFailed, match=why):
+        FakeKerberosEnv(FakeGssInitiator, *answers).log_in()
 
 
 def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
     env, answers, came = RealEnv(), threading.Event(), list[str]()
 
-    class Silent(Call):
+    class Silent(FakeGssInitiator):
         def step(self, token: bytes) -> bytes:
             answers.wait()
             return super().step(token)
 
-    def begin(who: Identity, service: str) -> Call:
+    def begin(who: KerberosIdentity, service: str) -> FakeGssInitiator:
         answers.wait()
         return Silent()
 
@@ -140,10 +140,10 @@ def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
         real: Any = SimpleNamespace(ticket=begin, in_thread=env.in_thread)
         async with trio.open_nursery() as nursery:
             for host in ("a", "b", "c"):
-                nursery.start_soon(show, real, TicketSource(Identity(), "kafka"), host, say)
+                nursery.start_soon(authenticate_gssapi, real, KerberosLogin(KerberosIdentity(), "kafka"), host, say)
             await wait_all_tasks_blocked()
             with trio.move_on_after(5):
-                came.append(await env.in_thread(lambda: "a client", Lane.LOGINS))
+                came.append(await env.in_thread(lambda: "a client", ThreadPool.AUTHENTICATION))
             answers.set()
 
     trio.run(run)
@@ -151,11 +151,11 @@ def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
 
 
 def test_without_a_ticket_there_is_an_error_of_the_connection() -> None:
-    def nothing() -> Call:
-        raise BadKeytab("no ticket")
+    def nothing() -> FakeGssInitiator:
+        raise InvalidKeytab("no ticket")
 
     with pytest.raises(OSError, match="no ticket"):
-        World(nothing).log_in()
+        FakeKerberosEnv(nothing).log_in()
 
 
 # ---------------------------------------------------------------- settings
@@ -166,19 +166,19 @@ NO_FILE = f"{MODULE} useKeyTab=true;"
 @pytest.mark.parametrize(
     ("jaas", "who"),
     [
-        (BY_KEY, Identity("a@HERE.ORG", "/k")),
-        (BY_KEY.replace("/k", "FILE:/k"), Identity("a@HERE.ORG", "/k")),
-        (f"{MODULE} useTicketCache=true;", Identity()),
-        (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', Identity("a", cache="/c")),
+        (BY_KEY, KerberosIdentity("a@HERE.ORG", "/k")),
+        (BY_KEY.replace("/k", "FILE:/k"), KerberosIdentity("a@HERE.ORG", "/k")),
+        (f"{MODULE} useTicketCache=true;", KerberosIdentity()),
+        (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', KerberosIdentity("a", cache="/c")),
     ],
 )
-def test_whose_ticket_is_shown(jaas: str, who: Identity) -> None:
-    assert source_of(jaas, "kafka") == TicketSource(who, "kafka")
+def test_whose_ticket_is_shown(jaas: str, who: KerberosIdentity) -> None:
+    assert parse_kerberos_login(jaas, "kafka") == KerberosLogin(who, "kafka")
 
 
 def test_the_service_may_stand_in_the_line() -> None:
-    assert source_of(BY_KEY.replace(";", ' serviceName="x";'), None).service == "x"
-    assert source_of(BY_KEY.replace(";", ' serviceName="x";'), "x").service == "x"
+    assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), None).service == "x"
+    assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), "x").service == "x"
 
 
 @pytest.mark.parametrize(
@@ -193,16 +193,16 @@ def test_the_service_may_stand_in_the_line() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(jaas: str | None, service: str | None, why: str) -> None:
-    with pytest.raises(BadAccess, match=why) as found:
-        login_of("GSSAPI", jaas, {"sasl.kerberos.service.name": service}.get)
+    with pytest.raises(InvalidSecurityConfig, match=why) as found:
+        parse_login("GSSAPI", jaas, {"sasl.kerberos.service.name": service}.get)
     assert "\n" not in str(found.value)
 
 
 def test_it_is_kafkas_default_and_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": BY_KEY, "sasl.kerberos.service.name": "kafka"}
-    login = access_of(values).login
+    login = parse_connection_security(values).login
     assert login is not None
-    assert login.tickets == TicketSource(Identity("a@HERE.ORG", "/k"), "kafka")
+    assert login.kerberos == KerberosLogin(KerberosIdentity("a@HERE.ORG", "/k"), "kafka")
     monkeypatch.setattr("ottla.peers.tickets.find_spec", lambda name: None)
-    with pytest.raises(BadAccess, match=r"pip install 'ottla\[kerberos\]'"):
-        access_of(values)
+    with pytest.raises(InvalidSecurityConfig, match=r"pip install 'ottla\[kerberos\]'"):
+        parse_connection_security(values)

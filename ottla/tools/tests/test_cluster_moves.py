@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.cli import blocking, cluster_moves
-from ottla.cli.common import Failed
+from ottla.cli.common import CommandFailed
 from ottla.controller.machine import ControllerStateMachine
 from ottla.controller.plan_moves import PlannedReassignment
 from ottla.controller.tests.test_controller import create, machine, send_heartbeat, submit
@@ -21,7 +21,7 @@ from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata as md
 
 
-class Cluster:
+class FakeReassigningCluster:
     """A client of a cluster whose replicas catch up each time somebody has looked at what moves."""
 
     def __init__(self, brokers: int, *replicas: list[int]) -> None:
@@ -81,23 +81,23 @@ class Cluster:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(self: Any, seconds: float) -> None:
-        assert seconds == cluster_moves.LOOK_EVERY_S
+        assert seconds == cluster_moves.POLL_INTERVAL_S
 
     monkeypatch.setattr(blocking.BlockingEnv, "sleep", sleep)
 
 
-def run(cluster: Cluster, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+def run(cluster: FakeReassigningCluster, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     """What a command prints, as JSON."""
     parser = argparse.ArgumentParser()
     cluster_moves.add_verbs(parser.add_subparsers(dest="verb"))
     options = parser.parse_args([*words, "-o", "json"])
     work = cluster_moves.VERBS[options.verb](cluster, options)
-    blocking.run(work)  # type: ignore[arg-type]
+    blocking.run_blocking(work)  # type: ignore[arg-type]
     return json.loads(capsys.readouterr().out)
 
 
 def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
+    cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
     assert run(cluster, capsys, "drain", "1", "--dry-run") == [
         {"topic": "t", "partition": 0, "from": [1, 2], "to": [4, 2]},
         {"topic": "t", "partition": 1, "from": [2, 1], "to": [2, 4]},
@@ -114,12 +114,12 @@ def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.Capture
 def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, looks: bool
 ) -> None:
-    cluster = Cluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
+    cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
     monkeypatch.setattr(sys.stderr, "isatty", lambda: looks)
     parser = argparse.ArgumentParser()
     cluster_moves.add_verbs(parser.add_subparsers(dest="verb"))
     options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
-    blocking.run(cluster_moves.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
+    blocking.run_blocking(cluster_moves.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
     told = capfd.readouterr()
     assert json.loads(told.out) == [{"moved": 3}], "whoever reads what is printed is not told"
     lines = told.err.split("\r")[1:]
@@ -130,15 +130,15 @@ def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
 
 
 def test_what_cannot_leave_is_named_when_the_rest_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(3, [1, 2], [1, 2])
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
     run(cluster, capsys, "reassign", "t:1=1,2,3")
-    with pytest.raises(Failed, match="1 partitions have no other broker to go to: t:1"):
+    with pytest.raises(CommandFailed, match="1 partitions have no other broker to go to: t:1"):
         run(cluster, capsys, "drain", "1")
     assert cluster.sets() == [(3, 2), (1, 2, 3)]
 
 
 def test_a_cluster_is_balanced_and_first_replicas_lead(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(3, [1, 2], [1, 2], [1, 2])
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2], [1, 2])
     assert run(cluster, capsys, "rebalance")[0]["moved"] >= 2
     assert sorted(i for replicas in cluster.sets() for i in replicas) == [1, 1, 2, 2, 3, 3]
     assert sorted(cluster.leaders()) == [1, 2, 3]
@@ -147,7 +147,7 @@ def test_a_cluster_is_balanced_and_first_replicas_lead(capsys: pytest.CaptureFix
 
 
 def test_what_moves_already_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(2, [1], [1])
+    cluster = FakeReassigningCluster(2, [1], [1])
     cluster.still = True
     run(cluster, capsys, "reassign", "t:0=2")
     assert run(cluster, capsys, "rebalance", "--dry-run") == []
@@ -155,19 +155,19 @@ def test_what_moves_already_is_left_alone(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_moves_begin_are_shown_and_given_up(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(3, [1, 2], [1, 2])
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
     cluster.still = True
     row = {"topic": "t", "partition": 0, "replicas": [1, 3, 2], "adding": [3], "removing": [2]}
     assert run(cluster, capsys, "reassign", "t:0=1,3") == [row]
     assert run(cluster, capsys, "reassign") == [row]
     assert run(cluster, capsys, "reassign", "--cancel", "t:0") == []
     assert cluster.sets() == [(1, 2), (1, 2)]
-    with pytest.raises(Failed, match="t:0: No reassignment in progress"):
+    with pytest.raises(CommandFailed, match="t:0: No reassignment in progress"):
         run(cluster, capsys, "reassign", "--cancel", "t:0")
 
 
 def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(2, [1, 2], [1, 2], [2, 1])
+    cluster = FakeReassigningCluster(2, [1, 2], [1, 2], [2, 1])
     send_heartbeat(cluster.machine, 1, want_fence=True)
     send_heartbeat(cluster.machine, 1)
     assert cluster.leaders() == [2, 2, 2]
@@ -180,9 +180,9 @@ def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("text", ["t", "t:", ":1", "t:x", "t:1=", "t:1=a", "t=1", "t:1=1,"])
 def test_what_cannot_be_read_is_one_line(text: str) -> None:
-    with pytest.raises(Failed, match="write TOPIC:PARTITION"):
-        cluster_moves.move_of(text)
+    with pytest.raises(CommandFailed, match="write TOPIC:PARTITION"):
+        cluster_moves.parse_reassignment(text)
 
 
 def test_topics_may_have_colons() -> None:
-    assert cluster_moves.move_of("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))
+    assert cluster_moves.parse_reassignment("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.cli import blocking, cluster_moves, cluster_remove
-from ottla.cli.common import Failed
+from ottla.cli.common import CommandFailed
 from ottla.controller.tests.test_controller import send_heartbeat
 from ottla.log.directory import METADATA_TOPIC
-from ottla.tools.tests.test_cluster_moves import Cluster
+from ottla.tools.tests.test_cluster_moves import FakeReassigningCluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_configs as cf
@@ -24,20 +24,20 @@ from ottla.wire.messages import remove_raft_voter as rv
 CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
 
 
-class WithQuorum(Cluster):
+class FakeClusterWithQuorum(FakeReassigningCluster):
     """Its brokers are its voters; a node that is told to stop has stopped when somebody has looked twice."""
 
     def __init__(self, brokers: int, *replicas: list[int], stops: int | None = None) -> None:
         super().__init__(brokers, *replicas)
         self.voters = list(range(1, brokers + 1))
         self.away: list[int] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.stops = stops
         self.looks = 0
         self.busy = 1
         self.joins = False
 
-    def stay_away_from(self, node_ids: Collection[int]) -> None:
+    def avoid_brokers(self, node_ids: Collection[int]) -> None:
         self.away += node_ids
 
     async def broker(self, node_id: int) -> Any:
@@ -52,7 +52,7 @@ class WithQuorum(Cluster):
         return answer
 
     async def call(self, request: Any) -> Any:
-        self.asked.append(type(request).__name__)
+        self.requests.append(type(request).__name__)
         image = self.machine.image
         match request:
             case dc.DescribeClusterRequest():
@@ -82,22 +82,22 @@ class WithQuorum(Cluster):
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(self: Any, seconds: float) -> None:
-        assert seconds == cluster_moves.LOOK_EVERY_S
+        assert seconds == cluster_moves.POLL_INTERVAL_S
 
     monkeypatch.setattr(blocking.BlockingEnv, "sleep", sleep)
 
 
-def run(cluster: WithQuorum, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str]:
+def run(cluster: FakeClusterWithQuorum, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str]:
     parser = argparse.ArgumentParser()
     cluster_remove.add_verb(parser.add_subparsers(dest="verb"))
     options = parser.parse_args(["remove", *words, "-o", "json"])
-    blocking.run(cluster_remove.remove(cluster, options))
+    blocking.run_blocking(cluster_remove.remove_nodes(cluster, options))
     told = capsys.readouterr()
     return json.loads(told.out), told.err
 
 
 def test_a_node_is_emptied_seen_stopped_and_struck_off(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
+    cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
     told, said = run(cluster, capsys, "3")
     assert told == [{"removed": 3}]
     assert said == "node 3 holds nothing any more: stop it now\n", "once"
@@ -105,13 +105,13 @@ def test_a_node_is_emptied_seen_stopped_and_struck_off(capsys: pytest.CaptureFix
     assert sorted(cluster.machine.image.brokers) == [1, 2, 4]
     assert not any(3 in replicas for replicas in cluster.sets())
     assert cluster.away == [3], "it is not asked while it goes"
-    stopped = cluster.asked.index("RemoveRaftVoterRequest")
-    assert "AlterPartitionReassignmentsRequest" in cluster.asked[:stopped]
-    assert cluster.asked[stopped:] == ["RemoveRaftVoterRequest"] * 2 + ["UnregisterBrokerRequest"]
+    stopped = cluster.requests.index("RemoveRaftVoterRequest")
+    assert "AlterPartitionReassignmentsRequest" in cluster.requests[:stopped]
+    assert cluster.requests[stopped:] == ["RemoveRaftVoterRequest"] * 2 + ["UnregisterBrokerRequest"]
 
 
 def test_a_dry_run_shows_the_steps_and_does_none(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(4, [3, 1])
+    cluster = FakeClusterWithQuorum(4, [3, 1])
     told, _ = run(cluster, capsys, "3", "--dry-run")
     assert told[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
     assert [row["step"] for row in told[1:]] == ["stop", "take the vote of", "strike off"]
@@ -120,24 +120,26 @@ def test_a_dry_run_shows_the_steps_and_does_none(capsys: pytest.CaptureFixture[s
 
 
 def test_what_has_nowhere_to_go_ends_it_unless_fewer_copies_will_do(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
-    with pytest.raises(Failed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
+    cluster = FakeClusterWithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
+    with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
         run(cluster, capsys, "3")
     assert cluster.sets() == [(3, 1, 2), (2, 3, 1)], "nothing has begun"
     run(cluster, capsys, "3", "--fewer-copies")
     assert cluster.sets() == [(1, 2), (2, 1)]
-    alone = WithQuorum(1, [1])
+    alone = FakeClusterWithQuorum(1, [1])
     alone.voters = [2]
-    with pytest.raises(Failed, match=r"1 partitions have no other broker to go to: t:0$"):
+    with pytest.raises(CommandFailed, match=r"1 partitions have no other broker to go to: t:0$"):
         run(alone, capsys, "1", "--fewer-copies")
 
 
 def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(3, [1, 2, 3], [2, 3, 1])
+    cluster = FakeClusterWithQuorum(3, [1, 2, 3], [2, 3, 1])
     cluster.voters = [1]
     for dead in (2, 3):
         send_heartbeat(cluster.machine, dead, want_fence=True)
-    with pytest.raises(Failed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"):
+    with pytest.raises(
+        CommandFailed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"
+    ):
         run(cluster, capsys, "3", "--fewer-copies")
     told, said = run(cluster, capsys, "2", "3", "--fewer-copies")
     assert (told, said) == ([{"removed": 2}, {"removed": 3}], "")
@@ -146,27 +148,27 @@ def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytes
 
 
 def test_a_node_that_is_not_stopped_in_time_is_waited_for_no_longer(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(4, [3, 1])
-    with pytest.raises(Failed, match="node 3 still runs: stop it and run this again"):
+    cluster = FakeClusterWithQuorum(4, [3, 1])
+    with pytest.raises(CommandFailed, match="node 3 still runs: stop it and run this again"):
         run(cluster, capsys, "3", "--wait", "0")
     assert cluster.voters == [1, 2, 3, 4]
 
 
 def test_one_of_two_voters_gives_its_vote_before_it_stops(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(3, [3, 1], stops=5)
+    cluster = FakeClusterWithQuorum(3, [3, 1], stops=5)
     cluster.voters = [1, 3]
     cluster.joins = True
-    with pytest.raises(Failed, match="takes it again"):
+    with pytest.raises(CommandFailed, match="takes it again"):
         run(cluster, capsys, "3")
     cluster.joins, cluster.looks = False, 0
     run(cluster, capsys, "3")
     assert cluster.voters == [1]
-    assert cluster.asked.count("RemoveRaftVoterRequest") == 2
-    assert "DescribeClusterRequest" in cluster.asked[cluster.asked.index("RemoveRaftVoterRequest") + 2 :]
+    assert cluster.requests.count("RemoveRaftVoterRequest") == 2
+    assert "DescribeClusterRequest" in cluster.requests[cluster.requests.index("RemoveRaftVoterRequest") + 2 :]
 
 
 def test_a_limit_is_set_while_replicas_move_and_taken_away_after(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = WithQuorum(4, [3, 1], stops=4)
+    cluster = FakeClusterWithQuorum(4, [3, 1], stops=4)
     seen: list[Any] = []
     real = cluster.call
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, refusals, settings_of
+from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, parse_settings, unsupported_settings
 
 GOOD = """
 # a node as Kafka's own sample has it
@@ -51,7 +51,7 @@ MISTAKES = {
 
 
 def test_a_good_configuration_has_nothing_wrong() -> None:
-    assert diagnose(settings_of(GOOD.encode())) == []
+    assert diagnose(parse_settings(GOOD.encode())) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_good_configuration_has_nothing_wrong() -> None:
     ],
 )
 def test_diagnose_of_listener_advertised_for_another_role_finds_nothing(text: str) -> None:
-    lines = settings_of(f"{text}\ncontroller.listener.names=CONTROLLER".encode())
+    lines = parse_settings(f"{text}\ncontroller.listener.names=CONTROLLER".encode())
     assert [x for x in diagnose(lines) if x.key == "advertised.listeners"] == []
 
 
@@ -74,23 +74,23 @@ def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
     if text not in lines:
         lines.insert(6, text)
     number = lines.index(text) + 1
-    findings = diagnose(settings_of("\n".join(lines).encode()))
+    findings = diagnose(parse_settings("\n".join(lines).encode()))
     mine = [f for f in findings if says in f.text]
     assert mine, findings
     assert mine[0].severity == severity
     if mistake != "two retentions":
-        assert mine[0].number == number
+        assert mine[0].lineno == number
 
 
 def test_a_node_among_others_may_ask_for_copies_on_them() -> None:
     text = GOOD.replace("servers=localhost:9093", "servers=localhost:9093,other:9093").replace("factor=1", "factor=3")
-    assert diagnose(settings_of(text.encode())) == []
-    assert any("write 1" in f.text for f in diagnose(settings_of(GOOD.replace("factor=1", "factor=3").encode())))
+    assert diagnose(parse_settings(text.encode())) == []
+    assert any("write 1" in f.text for f in diagnose(parse_settings(GOOD.replace("factor=1", "factor=3").encode())))
 
 
 def test_lines_are_read_as_java_reads_properties() -> None:
     text = "# a\n! b\n a.b : 1\nc.d=2\ne f g\nlong=one,\\\n   two\nlast ="
-    assert [(x.number, x.key, x.value) for x in settings_of(text.encode())] == [
+    assert [(x.number, x.key, x.value) for x in parse_settings(text.encode())] == [
         (3, "a.b", "1"),
         (4, "c.d", "2"),
         (5, "e", "f g"),
@@ -100,16 +100,18 @@ def test_lines_are_read_as_java_reads_properties() -> None:
 
 
 def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
-    assert refusals({"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"})
-    assert not refusals({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
-    assert refusals({"listeners": "SASL_SSL://:9092"})
-    assert refusals({"controller.quorum.voters": "1@a:9093,2@b"})
-    assert not refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})
-    assert not refusals({line.key: line.value for line in settings_of(GOOD.encode())})
+    assert unsupported_settings({"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"})
+    assert not unsupported_settings(
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    )
+    assert unsupported_settings({"listeners": "SASL_SSL://:9092"})
+    assert unsupported_settings({"controller.quorum.voters": "1@a:9093,2@b"})
+    assert not unsupported_settings({"controller.quorum.voters": "1@a:9093,2@b:9093"})
+    assert not unsupported_settings({line.key: line.value for line in parse_settings(GOOD.encode())})
 
 
 @pytest.mark.parametrize("name", ["node.id", "broker.id"])
 @pytest.mark.parametrize("value", ["x", "1.5", "", "-", "\u00b2", "9" * 5_000])
 def test_diagnose_with_invalid_node_id_and_listener_of_tls_names_it(name: str, value: str) -> None:
-    found = diagnose(settings_of(f"{name}={value}\nlisteners=SSL://:1".encode()))
+    found = diagnose(parse_settings(f"{name}={value}\nlisteners=SSL://:1".encode()))
     assert (name, WRONG) in [(x.key, x.severity) for x in found]

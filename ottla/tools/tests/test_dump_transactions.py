@@ -6,12 +6,12 @@ from typing import Any
 
 from ottla.broker.tests.txn_node import A, TransactionCoordinatorNode
 from ottla.broker.txn.coordinator import TOPIC
-from ottla.tools.dump import segment_rows
+from ottla.tools.dump import dump_segment
 from ottla.wire import records as r
 
 
 def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:
-    return [row["content"] for row in segment_rows(raw, topic, deep=True) if row["kind"] == "record"]
+    return [row["content"] for row in dump_segment(raw, topic, deep=True) if row["kind"] == "record"]
 
 
 def test_a_transactions_records_are_told_in_words() -> None:
@@ -31,7 +31,7 @@ def test_a_tombstone_and_a_record_nobody_knows_are_told_as_such() -> None:
     gone = r.build_batch([r.NewRecord(b"\0\0\0\1x", None, 1)])
     assert contents(gone) == [{"id": "x", "transaction": None}]
     newer = r.build_batch([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
-    rows = [row for row in segment_rows(newer, TOPIC, deep=True) if row["kind"] == "record"]
+    rows = [row for row in dump_segment(newer, TOPIC, deep=True) if row["kind"] == "record"]
     assert rows[0].get("content") is None
     damaged = r.build_batch([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
     assert "unreadable" in contents(damaged)[0]

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.tools.joined import CannotJoin, recall, remember
-from ottla.tools.joining import Quorum, check_free, join_settings, read_quorum
+from ottla.tools.joined import CannotJoin, load_join_settings, save_join_settings
+from ottla.tools.joining import DiscoveredCluster, check_node_id_unused, join_settings, parse_cluster
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
@@ -29,8 +29,8 @@ def quorum(heard_ms: dict[int, int], host: str = "h", error: int = 0) -> dq.Desc
     return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("t", [part])], nodes=nodes)
 
 
-def one(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> Quorum:
-    return read_quorum(cluster(1), quorum({1: NOW}, host), seen_from)
+def one(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> DiscoveredCluster:
+    return parse_cluster(cluster(1), quorum({1: NOW}, host), seen_from)
 
 
 def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> None:
@@ -43,7 +43,7 @@ def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> 
         "controller.quorum.auto.join.enable": "true",
     }
     assert not NodeConfig(joined, node_id=2).is_standalone
-    three = read_quorum(cluster(1, 2, 3), quorum({3: NOW, 1: NOW, 2: NOW}, "::1"), "::1")
+    three = parse_cluster(cluster(1, 2, 3), quorum({3: NOW, 1: NOW, 2: NOW}, "::1"), "::1")
     joined = join_settings({}, 4, three, 3)
     assert "controller.quorum.auto.join.enable" not in joined
     assert joined["controller.quorum.bootstrap.servers"] == "[::1]:19091,[::1]:19092,[::1]:19093"
@@ -55,7 +55,7 @@ def test_a_voter_whose_disk_was_lost_takes_the_place_of_its_former_self() -> Non
     answer = quorum({1: NOW, 2: NOW, 3: NOW - 60_000})
     lost, new = bytes([3] * 16), bytes([4] * 16)
     answer.topics[0].partitions[0].current_voters[2].replica_directory_id = lost
-    three = read_quorum(cluster(1, 2), answer, "h")
+    three = parse_cluster(cluster(1, 2), answer, "h")
 
     def joins(node_id: int, directory_id: bytes | None) -> bool:
         return "controller.quorum.auto.join.enable" in join_settings({}, node_id, three, 3, directory_id)
@@ -81,19 +81,19 @@ def test_controllers_that_cannot_be_reached_from_here_are_told() -> None:
 
 
 def test_a_new_directory_may_take_the_id_of_a_node_that_is_gone_and_of_no_other() -> None:
-    seen = read_quorum(cluster(1), quorum({1: NOW, 2: NOW - 60_000, 3: NOW - 100}), "h")
-    check_free(2, seen)
-    check_free(4, seen)
+    seen = parse_cluster(cluster(1), quorum({1: NOW, 2: NOW - 60_000, 3: NOW - 100}), "h")
+    check_node_id_unused(2, seen)
+    check_node_id_unused(4, seen)
     with pytest.raises(CannotJoin, match="node id 1 belongs to the node at h:9091"):
-        check_free(1, seen)
+        check_node_id_unused(1, seen)
     with pytest.raises(CannotJoin, match="node id 3 belongs to a controller that is alive"):
-        check_free(3, seen)
+        check_node_id_unused(3, seen)
 
 
 @pytest.mark.parametrize("answers", [(cluster(error=31), quorum({1: 0})), (cluster(1), quorum({1: 0}, error=6))])
 def test_an_error_is_an_error(answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse]) -> None:
     with pytest.raises(ProtocolError) as told:
-        read_quorum(*answers, "h")
+        parse_cluster(*answers, "h")
     assert told.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -101,14 +101,14 @@ def test_a_node_that_joined_needs_nobody_to_ask_at_its_next_start() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     disk.makedirs("/d")
     values = {"num.partitions": "3"}
-    assert recall(disk, "/d", values) is values
+    assert load_join_settings(disk, "/d", values) is values
     joined = join_settings(values, 2, one(), 3)
-    remember(disk, "/d", joined, 0)
-    again = recall(disk, "/d", values)
+    save_join_settings(disk, "/d", joined, 0)
+    again = load_join_settings(disk, "/d", values)
     assert again == {
         "num.partitions": "3",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": "10.0.0.1:19091",
     }
     for own in ({"controller.quorum.bootstrap.servers": "x:1"}, {"controller.quorum.voters": "1@x:1"}):
-        assert recall(disk, "/d", own) is own, "what the settings say wins"
+        assert load_join_settings(disk, "/d", own) is own, "what the settings say wins"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.cli.serve import open_doors
+from ottla.cli.serve import unauthenticated_listener_warnings
 
 MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
 
@@ -26,4 +26,4 @@ MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
 def test_an_open_listener_beyond_this_machine_is_warned_of_in_one_line(listeners: str, warns: bool) -> None:
     config = NodeConfig({"listeners": listeners, "listener.security.protocol.map": MAP})
     config.host, config.port = config.first_listener
-    assert len(open_doors(config)) == (1 if warns else 0)
+    assert len(unauthenticated_listener_warnings(config)) == (1 if warns else 0)

@@ -13,7 +13,7 @@ from ottla.cli.format import run as format_run
 from ottla.controller.format import BOOTSTRAP_FILE
 from ottla.controller.raft.store import MetadataStore
 from ottla.log.directory import LogDirectory
-from ottla.tools.secure import secured, write_client_files
+from ottla.tools.secure import ensure_security_setup, write_client_files
 from ottla.world.real_disk import RealDisk, open_private
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
@@ -55,7 +55,7 @@ def test_format_and_metadata_store_create_private_files_in_private_directories(t
 
 def test_secure_files_are_private_in_a_private_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    made = secured(str(data), (), tls=False)
+    made = ensure_security_setup(str(data), (), tls=False)
     write_client_files(made, str(data), "127.0.0.1:9092")
     assert mode(data) == 0o700
     assert {mode(path) for path in data.iterdir()} == {0o600}

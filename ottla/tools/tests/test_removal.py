@@ -7,34 +7,40 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.controller.plan_moves import PlannedPartition, PlannedReassignment
-from ottla.tools.removal import Partition, Sight, Voter, refusal, votes_to_the_end
-from ottla.tools.throttling import lifted, throttle
+from ottla.tools.removal import (
+    ClusterSnapshot,
+    PartitionReplicas,
+    VoterStatus,
+    must_remove_votes_first,
+    removal_obstacle,
+)
+from ottla.tools.throttling import throttle_configs, throttle_removals
 from ottla.wire.schema import ZERO_UUID
 
 D = bytes(15) + b"\x01"
 
 
 def seen(
-    brokers: Mapping[int, bool], voters: Mapping[int, bool], *partitions: Partition, directory: bytes = D
-) -> Sight:
+    brokers: Mapping[int, bool], voters: Mapping[int, bool], *partitions: PartitionReplicas, directory: bytes = D
+) -> ClusterSnapshot:
     racks = {i: None for i, alive in brokers.items() if alive}
-    places: dict[PlannedPartition, Partition] = {("t", number): p for number, p in enumerate(partitions)}
-    return Sight("c", brokers, racks, {i: Voter(directory, v) for i, v in voters.items()}, places)
+    places: dict[PlannedPartition, PartitionReplicas] = {("t", number): p for number, p in enumerate(partitions)}
+    return ClusterSnapshot("c", brokers, racks, {i: VoterStatus(directory, v) for i, v in voters.items()}, places)
 
 
 UP, DOWN = True, False
 THREE = {1: UP, 2: UP, 3: UP}
-BOTH = Partition((3, 1), (3, 1), 3)
-ONLY_THERE = Partition((3, 1), (3,), 3)
-UNLED = Partition((3, 1), (3,), -1)
+BOTH = PartitionReplicas((3, 1), (3, 1), 3)
+ONLY_THERE = PartitionReplicas((3, 1), (3,), 3)
+UNLED = PartitionReplicas((3, 1), (3,), -1)
 
 ROWS = [
     # brokers, voters, partitions, a word of the refusal or None
     (THREE, THREE, [BOTH], None),
     (THREE, THREE, [ONLY_THERE], None),  # it is moved while node 3 runs
-    ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [Partition((3, 1), (1,), 1)], None),
+    ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [PartitionReplicas((3, 1), (1,), 1)], None),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: nobody but node 3"),
-    ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [Partition((3, 1), (3,), 3)], "has all of t:0; start it again first"),
+    ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [PartitionReplicas((3, 1), (3,), 3)], "has all of t:0; start it again first"),
     ({1: UP, 2: UP}, {1: UP, 2: UP}, [], "no node 3"),
     ({3: UP}, {3: UP}, [], "nobody but node 3 votes among the controllers"),
     ({1: UP, 3: UP}, {1: UP, 3: UP}, [], None),
@@ -47,14 +53,14 @@ ROWS = [
 
 @pytest.mark.parametrize(("brokers", "voters", "partitions", "why"), ROWS)
 def test_a_node_leaves_where_neither_quorum_nor_records_are_lost(
-    brokers: dict[int, bool], voters: dict[int, bool], partitions: list[Partition], why: str | None
+    brokers: dict[int, bool], voters: dict[int, bool], partitions: list[PartitionReplicas], why: str | None
 ) -> None:
-    told = refusal(seen(brokers, voters, *partitions), [3])
+    told = removal_obstacle(seen(brokers, voters, *partitions), [3])
     assert told == why if why is None or told is None else why in told
 
 
 def test_whoever_votes_by_configuration_is_not_removed() -> None:
-    told = refusal(seen(THREE, THREE, directory=ZERO_UUID), [3])
+    told = removal_obstacle(seen(THREE, THREE, directory=ZERO_UUID), [3])
     assert told is not None
     assert "kraft.version 0" in told
 
@@ -62,23 +68,23 @@ def test_whoever_votes_by_configuration_is_not_removed() -> None:
 def test_several_leave_together_where_those_that_stay_have_everything() -> None:
     dead = {1: UP, 2: DOWN, 3: DOWN}
     voters = {1: UP}
-    assert refusal(seen(dead, voters, Partition((1, 2, 3), (1,), 1)), [2, 3]) is None
-    told = refusal(seen({1: UP, 2: DOWN, 3: UP}, voters, Partition((2, 3), (2,), 2)), [2, 3])
+    assert removal_obstacle(seen(dead, voters, PartitionReplicas((1, 2, 3), (1,), 1)), [2, 3]) is None
+    told = removal_obstacle(seen({1: UP, 2: DOWN, 3: UP}, voters, PartitionReplicas((2, 3), (2,), 2)), [2, 3])
     assert told == "records would be lost: nobody but node 2 has all of t:0; start it again first"
-    assert refusal(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
+    assert removal_obstacle(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
         "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
     )
-    assert refusal(seen(THREE, {1: UP, 2: UP, 3: DOWN}), [2, 3]) is None
-    assert not votes_to_the_end(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "the dead have no vote to give"
+    assert removal_obstacle(seen(THREE, {1: UP, 2: UP, 3: DOWN}), [2, 3]) is None
+    assert not must_remove_votes_first(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "the dead have no vote to give"
 
 
 def test_one_of_two_voters_gives_its_vote_while_it_runs_and_must_not_take_it_again() -> None:
     two = seen({1: UP, 3: UP}, {1: UP, 3: UP})
-    assert votes_to_the_end(two, [3])
-    assert not votes_to_the_end(seen(THREE, THREE), [3])
-    assert not votes_to_the_end(seen(THREE, {1: UP}), [3])
-    assert "takes it again" in (refusal(two, [3], joins_again=True) or "")
-    assert refusal(seen(THREE, THREE), [3], joins_again=True) is None
+    assert must_remove_votes_first(two, [3])
+    assert not must_remove_votes_first(seen(THREE, THREE), [3])
+    assert not must_remove_votes_first(seen(THREE, {1: UP}), [3])
+    assert "takes it again" in (removal_obstacle(two, [3], joins_again=True) or "")
+    assert removal_obstacle(seen(THREE, THREE), [3], joins_again=True) is None
 
 
 def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers() -> None:
@@ -89,7 +95,7 @@ def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers
         PlannedReassignment(("u", 0), (3, 1)),
         PlannedReassignment(("v", 0), (5,)),
     ]
-    rows = throttle(moves, before, 1000)
+    rows = throttle_configs(moves, before, 1000)
     set_to = {(r.resource_type, r.resource_name): {c.name: c.value for c in r.configs} for r in rows}
     assert {c.config_operation for r in rows for c in r.configs} == {0}
     lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -98,7 +104,7 @@ def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers
     assert (2, "u") not in set_to, "only its order is another"
     rates = {"leader.replication.throttled.rate": "1000", "follower.replication.throttled.rate": "1000"}
     assert {name: x for (kind, name), x in set_to.items() if kind == 4} == dict.fromkeys("12345", rates)
-    away = lifted(rows)
+    away = throttle_removals(rows)
     assert [(r.resource_type, r.resource_name, [c.name for c in r.configs]) for r in away] == [
         (r.resource_type, r.resource_name, [c.name for c in r.configs]) for r in rows
     ]

@@ -6,8 +6,8 @@ import pytest
 
 from ottla.controller.scram import parse_scram_option
 from ottla.controller.snapshots import SnapshotContents, encode_snapshot
-from ottla.tools.dump import segment_rows, shown
-from ottla.tools.trace import lines_of
+from ottla.tools.dump import dump_segment, redact_record
+from ottla.tools.trace import format_message
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import alter_configs as ac
@@ -24,7 +24,7 @@ ALICE = parse_scram_option("SCRAM-SHA-256=[name=alice,password=a-secret]", b"som
 
 
 def test_a_dump_names_users_without_their_keys():
-    row = shown(ALICE)
+    row = redact_record(ALICE)
     assert (row["name"], row["iterations"]) == ("alice", 4096)
     assert (row["salt"], row["stored_key"], row["server_key"]) == ("(hidden)",) * 3
 
@@ -42,14 +42,14 @@ def test_a_dump_names_users_without_their_keys():
     ],
 )
 def test_a_dump_shows_settings_but_for_secrets(name, hidden):
-    assert (shown(ConfigRecord(4, "1", name, "value"))["value"] == "(hidden)") is hidden
-    assert shown(ConfigRecord(2, "topic", name, "value"))["value"] == "value"
+    assert (redact_record(ConfigRecord(4, "1", name, "value"))["value"] == "(hidden)") is hidden
+    assert redact_record(ConfigRecord(2, "topic", name, "value"))["value"] == "value"
 
 
 def test_a_whole_file_of_metadata_shows_none():
     password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
     raw = encode_snapshot(SnapshotContents([ALICE, password]), 0, 0)
-    text = repr(list(segment_rows(raw, "__cluster_metadata", deep=True)))
+    text = repr(list(dump_segment(raw, "__cluster_metadata", deep=True)))
     assert "alice" in text
     assert "secret" not in text
     assert ALICE.stored_key.hex() not in text
@@ -57,10 +57,10 @@ def test_a_whole_file_of_metadata_shows_none():
 
 
 def test_a_conversation_shows_no_token():
-    lines = list(lines_of(SaslAuthenticateRequest(b"\0alice\0a-secret"), 2))
-    lines += lines_of(SaslAuthenticateResponse(0, None, b"v=a-secret"), 2)
+    lines = list(format_message(SaslAuthenticateRequest(b"\0alice\0a-secret"), 2))
+    lines += format_message(SaslAuthenticateResponse(0, None, b"v=a-secret"), 2)
     up = au.ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a-secret")
-    lines += lines_of(au.AlterUserScramCredentialsRequest([], [up]), 0)
+    lines += format_message(au.AlterUserScramCredentialsRequest([], [up]), 0)
     assert "secret" not in "".join(lines)
     assert "alice" in "".join(lines)
 
@@ -81,21 +81,23 @@ def test_a_conversation_shows_settings_but_for_secrets(name: str, hidden: bool, 
     asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
     legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
     for request, version in ((asked, 1), (legacy, 2)):
-        text = "".join(lines_of(request, version))
+        text = "".join(format_message(request, version))
         assert name in text
         assert ("a-secret" in text) is (not hidden or kind == 2)
 
 
 def test_a_conversation_shows_no_tokens_hmac() -> None:
-    lines = list(lines_of(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
-    lines += lines_of(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
-    lines += lines_of(dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3)
+    lines = list(format_message(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
+    lines += format_message(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
+    lines += format_message(
+        dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3
+    )
     assert "secret" not in "".join(lines)
 
 
 def test_a_conversation_shows_nothing_of_what_lies_in_an_envelope() -> None:
     renew = encode_request(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
-    lines = list(lines_of(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
-    lines += lines_of(EnvelopeResponse(b"a-secret"), 0)
+    lines = list(format_message(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
+    lines += format_message(EnvelopeResponse(b"a-secret"), 0)
     assert "secret" not in "".join(lines)
     assert "alice" in "".join(lines)

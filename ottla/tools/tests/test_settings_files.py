@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.addresses import ConfigException
-from ottla.cli.common import Failed, access
+from ottla.cli.common import CommandFailed, load_connection_security
 from ottla.cli.doctor import run as run_doctor
 from ottla.cli.settings import read_settings
-from ottla.cli.token import settings_for
+from ottla.cli.token import client_settings
 from ottla.log.java_properties import load_settings
-from ottla.tools.secure import Secured, write_client_files
+from ottla.tools.secure import SecuritySetup, write_client_files
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\\\b" password="\u00e9";'
 ESCAPED = JAAS.replace("\\", "\\\\").replace('"', '\\"').replace("\u00e9", "\\u00e9")
@@ -38,25 +38,27 @@ def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys:
     path.write_text("a=1\nb=\\u00\n")
     with pytest.raises(ConfigException, match=r"/p: Malformed .* line 2"):
         read_settings(_options(path))
-    with pytest.raises(Failed, match=r"/p: Malformed .* line 2"):
-        access(str(path))
+    with pytest.raises(CommandFailed, match=r"/p: Malformed .* line 2"):
+        load_connection_security(str(path))
     assert run_doctor([str(path)]) == 2
     assert "line 2" in capsys.readouterr().err
-    with pytest.raises(Failed, match="line 2"):
-        settings_for(path.read_bytes(), "id", "hmac")
+    with pytest.raises(CommandFailed, match="line 2"):
+        client_settings(path.read_bytes(), "id", "hmac")
 
 
 def test_client_settings_are_read_and_written_with_escapes(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={ESCAPED}\nx=\\\\\n")
-    login = access(str(path)).login
+    login = load_connection_security(str(path)).login
     assert login is not None
     assert (login.mechanism, login.user, login.password) == ("PLAIN", "a\\b", "\u00e9")
-    assert load_settings(settings_for(path.read_bytes(), "id", "hmac").encode())["x"] == "\\"
+    assert load_settings(client_settings(path.read_bytes(), "id", "hmac").encode())["x"] == "\\"
 
 
 def test_client_files_of_a_secured_node_hold_its_password(tmp_path: Path) -> None:
-    made = Secured(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", password="p\\u0041", trusted="C:\\ca.pem")
+    made = SecuritySetup(
+        protocol="SASL_SSL", mechanism="SCRAM-SHA-512", password="p\\u0041", ca_certificate="C:\\ca.pem"
+    )
     write_client_files(made, str(tmp_path), "localhost:9092")
     java = load_settings((tmp_path / "secure-client.properties").read_bytes())
     assert java["bootstrap.servers"] == "localhost:9092"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.tools.status import rows_of
+from ottla.tools.status import build_status_table
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import metadata as md
@@ -29,7 +29,7 @@ def test_every_node_that_is_known_of_has_a_row() -> None:
         observers=[dq.ReplicaState(2, log_end_offset=-1)],
     )
     quorum = dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("t", [part])])
-    rows = [tuple(row.values()) for row in rows_of(cluster, topics, quorum)]
+    rows = [tuple(row.values()) for row in build_status_table(cluster, topics, quorum)]
     assert rows == [
         (1, "a:9092", "-", "alive", "leader", 0, 2, 2, 0),
         (2, "b:9092", "r", "fenced", "observer", 101, 0, 3, 2),

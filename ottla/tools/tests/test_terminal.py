@@ -37,7 +37,7 @@ def test_main_leaves_records_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    common.show([{"group": NAME, "n": 1}], "text")
+    common.print_output([{"group": NAME, "n": 1}], "text")
     row = {"group": NAME, "type": "classic", "state": "Stable", "epoch": None, "assignor": NAME}
     group._print({**row, "members": [], "coordinator": 1}, first=True)
     head, table, line = capsys.readouterr().out.splitlines()
@@ -48,7 +48,7 @@ def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[
 
 def test_errors_of_a_cluster_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(_: object) -> None:
-        raise common.Failed(NAME)
+        raise common.CommandFailed(NAME)
 
-    assert common.talk("127.0.0.1:1", work) == 1
+    assert common.run_with_client("127.0.0.1:1", work) == 1
     assert capsys.readouterr().err == f"ottla: {ESCAPED}\n"

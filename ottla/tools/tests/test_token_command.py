@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.common import Failed
-from ottla.cli.token import settings_for
+from ottla.cli.common import CommandFailed
+from ottla.cli.token import client_settings
 
 GIVEN = b"""
 security.protocol=SASL_SSL
@@ -20,18 +20,18 @@ client.id=job
 
 
 def test_the_worker_gets_the_way_and_the_token() -> None:
-    *kept, mechanism, jaas = settings_for(GIVEN, "id", "hmac").splitlines()
+    *kept, mechanism, jaas = client_settings(GIVEN, "id", "hmac").splitlines()
     assert set(kept) == {"security.protocol=SASL_SSL", "ssl.truststore.location=/ca.pem", "client.id=job"}
     assert mechanism == "sasl.mechanism=SCRAM-SHA-512"
     assert 'username="id" password="hmac" tokenauth="true"' in jaas
 
 
 def test_nothing_secret_of_who_made_it_is_passed_on() -> None:
-    assert "secret" not in settings_for(GIVEN, "id", "hmac")
-    assert "/own.pem" not in settings_for(GIVEN, "id", "hmac")
+    assert "secret" not in client_settings(GIVEN, "id", "hmac")
+    assert "/own.pem" not in client_settings(GIVEN, "id", "hmac")
 
 
 @pytest.mark.parametrize("text", ["", "security.protocol=SSL\n", "security.protocol=PLAINTEXT\n"])
 def test_where_nobody_logs_in_there_is_no_token_to_give(text: str) -> None:
-    with pytest.raises(Failed, match="takes no login"):
-        settings_for(text.encode(), "id", "hmac")
+    with pytest.raises(CommandFailed, match="takes no login"):
+        client_settings(text.encode(), "id", "hmac")

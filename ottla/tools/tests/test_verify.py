@@ -12,7 +12,7 @@ from ottla.log.recovery import create_log
 from ottla.log.settings import LogConfig
 from ottla.log.validate import AppendOrigin
 from ottla.log.verification import VERIFICATION_DISABLED, TxnAppendContext
-from ottla.tools.verify import problems_of
+from ottla.tools.verify import find_problems
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.world.real_disk import RealDisk
@@ -44,7 +44,7 @@ def partition(tmp_path: Path) -> Path:
 
 
 def verify(path: Path) -> list[str]:
-    return list(problems_of(RealDisk(), str(path)))
+    return list(find_problems(RealDisk(), str(path)))
 
 
 def flip(path: Path, at: int) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ottla.world.tls import Store
+from ottla.world.tls import TlsStore
 
 
-class Authority:
+class CertificateAuthority:
     """Certificates for a test, made by the openssl command."""
 
     def __init__(self, where: Path) -> None:
         self._where = where
         where.mkdir(exist_ok=True)
         self._run("req", "-x509", *self._new("ca"), "-subj", "/CN=Authority", "-days", "2")
-        self.trusted = Store(f"{where}/ca.pem")
+        self.truststore = TlsStore(f"{where}/ca.pem")
 
     def _run(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self._where)
@@ -35,7 +35,7 @@ class Authority:
 
     def issue(
         self, name: str, subject: str, alt: str = "DNS:localhost,IP:127.0.0.1", days: str = "2", mask: str = ""
-    ) -> Store:
+    ) -> TlsStore:
         """A key and its certificate in one file; ``mask``: openssl's word for which kinds of text stand in it."""
         with_mask: list[str] = []
         if mask:
@@ -49,4 +49,4 @@ class Authority:
         self._run("x509", "-req", "-in", f"{name}.pem", "-out", f"{name}.crt", *signing)
         both = self._where / f"{name}.both"
         both.write_bytes((self._where / f"{name}.key").read_bytes() + (self._where / f"{name}.crt").read_bytes())
-        return Store(str(both))
+        return TlsStore(str(both))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.world.tests.authority import Authority
-from ottla.world.tls import Store
+from ottla.world.tests.authority import CertificateAuthority
+from ottla.world.tls import TlsStore
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def keys(authority: Authority) -> Store:
+def keys(authority: CertificateAuthority) -> TlsStore:
     return authority.issue("server", "/CN=localhost")

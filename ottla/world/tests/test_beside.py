@@ -12,39 +12,39 @@ import pytest
 import trio
 
 from ottla.wire.errors import WireError
-from ottla.world.beside import run_beside
-from ottla.world.env import ChildDied, Ground
+from ottla.world.beside import run_in_child_process
+from ottla.world.env import ChildDied, WorkerContext
 
 
-def add(ground: Ground, pair: tuple[int, int]) -> tuple[int, int]:
+def add(ground: WorkerContext, pair: tuple[int, int]) -> tuple[int, int]:
     return sum(pair), os.getpid()
 
 
-def refuse(ground: Ground, text: str) -> None:
+def refuse(ground: WorkerContext, text: str) -> None:
     raise WireError(text)
 
 
-def die(ground: Ground, number: int) -> None:
+def die(ground: WorkerContext, number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def wait(ground: Ground, path: str) -> None:
+def wait(ground: WorkerContext, path: str) -> None:
     with open(path, "w") as file:
         file.write(str(os.getpid()))
     time.sleep(60)
 
 
 def test_a_result_comes_back_from_another_process() -> None:
-    result, pid = trio.run(run_beside, add, (2, 3))
+    result, pid = trio.run(run_in_child_process, add, (2, 3))
     assert result == 5
     assert pid != os.getpid()
 
 
 def test_an_error_comes_back_as_itself_and_a_death_by_name() -> None:
     with pytest.raises(WireError, match="no batch"):
-        trio.run(run_beside, refuse, "no batch")
+        trio.run(run_in_child_process, refuse, "no batch")
     with pytest.raises(ChildDied, match="status -9"):
-        trio.run(run_beside, die, signal.SIGKILL)
+        trio.run(run_in_child_process, die, signal.SIGKILL)
 
 
 PARENT = """

@@ -43,7 +43,7 @@ def test_the_other_sides_end_is_told_once_though_nobody_reads(
             gone.set()
 
         client.sendall(unread)
-        stream.on_gone(tell)
+        stream.on_disconnect(tell)
         await trio.testing.wait_all_tasks_blocked()
         assert told == 0
         leave(client)
@@ -63,7 +63,7 @@ def test_an_end_that_came_before_the_question_is_told_too() -> None:
         client, stream = await pair(RealEnv())
         client.close()
         gone = trio.Event()
-        stream.on_gone(gone.set)
+        stream.on_disconnect(gone.set)
         with trio.fail_after(10):
             await gone.wait()
         stream.close()
@@ -77,13 +77,13 @@ def test_a_descriptor_that_is_used_again_tells_nothing_of_its_predecessor() -> N
         told: list[str] = []
         client, stream = await pair(env)
         number = stream.detach().fileno()
-        stream.on_gone(lambda: told.append("first"))
+        stream.on_disconnect(lambda: told.append("first"))
         stream.close()
         client.close()
         second_client, second = await pair(env)
         assert number in (second.detach().fileno(), second_client.fileno())
         gone = trio.Event()
-        second.on_gone(gone.set)
+        second.on_disconnect(gone.set)
         second_client.close()
         with trio.fail_after(10):
             await gone.wait()
@@ -99,7 +99,7 @@ def test_one_run_after_another_can_watch() -> None:
     async def run() -> None:
         client, stream = await pair(env)
         gone = trio.Event()
-        stream.on_gone(gone.set)
+        stream.on_disconnect(gone.set)
         client.close()
         with trio.fail_after(10):
             await gone.wait()
@@ -118,7 +118,7 @@ def test_disconnect_callback_that_raises_is_logged_and_the_next_is_called(caplog
 
         for callback in (fail, gone.set):
             client, stream = await pair(env)
-            stream.on_gone(callback)
+            stream.on_disconnect(callback)
             client.close()
             await trio.testing.wait_all_tasks_blocked()
         with trio.fail_after(10):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.cli.blocking import BlockingNet
-from ottla.world.env import Net
-from ottla.world.hosts import bound_host, host_of, host_port
+from ottla.cli.blocking import BlockingNetwork
+from ottla.world.env import Network
+from ottla.world.hosts import canonical_host, format_address, unmap_ipv4
 from ottla.world.real_env import RealEnv
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
     ],
 )
 def test_336_a_host_is_named_as_in_access_rules(address: str | bytes, text: str) -> None:
-    assert host_of(address) == text
+    assert canonical_host(address) == text
 
 
 def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
@@ -42,7 +42,7 @@ def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> N
         with socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
             accepted, _ = listener.accept()
             with accepted:
-                assert host_of(accepted.getpeername()[0]) == "127.0.0.1"
+                assert canonical_host(accepted.getpeername()[0]) == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> N
     [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("fe80::1%eth0", "fe80::1%eth0")],
 )
 def test_bound_host_of_mapped_address_is_the_ipv4_address(address: str, text: str) -> None:
-    assert bound_host(address) == text
+    assert unmap_ipv4(address) == text
 
 
 @pytest.mark.parametrize(
     ("host", "text"), [("a", "a:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("fe80::1%e", "[fe80::1%e]:1")]
 )
 def test_host_port_writes_ipv6_addresses_in_brackets(host: str, text: str) -> None:
-    assert host_port(host, 1) == text
+    assert format_address(host, 1) == text
 
 
 def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addresses() -> None:
-    async def connected(net: Net) -> list[tuple[str, str]]:
+    async def connected(net: Network) -> list[tuple[str, str]]:
         listener = await RealEnv().net.listen("::", 0)
         client = await net.connect("::ffff:127.0.0.1", listener.port)
         accepted = await listener.accept()
@@ -70,7 +70,7 @@ def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addr
             closed.close()
         return found
 
-    for net in (RealEnv().net, BlockingNet()):
+    for net in (RealEnv().net, BlockingNetwork()):
         assert trio.run(connected, net) == [("127.0.0.1", "127.0.0.1")] * 2
 
 

@@ -18,11 +18,11 @@ import trio
 import trio.testing
 
 from ottla.world import kept_modules
-from ottla.world.kept_modules import KeptModules, keep_modules
+from ottla.world.kept_modules import ModuleCache, cache_modules
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[KeptModules]:
+def kept(tmp_path: Path) -> Iterator[ModuleCache]:
     """Of a package of four modules and a test."""
     inner = tmp_path / "kept_sample" / "inner"
     (inner / "tests").mkdir(parents=True)
@@ -33,7 +33,7 @@ def kept(tmp_path: Path) -> Iterator[KeptModules]:
         (inner / f"{name}.py").write_text(f"VALUE = 'old {name}'\n\ndef fail():\n    raise ValueError\n")
     py_compile.compile(str(inner / "compiled.py"), doraise=True)
     sys.path.insert(0, str(tmp_path))
-    made = KeptModules(str(tmp_path), ["kept_sample"])
+    made = ModuleCache(str(tmp_path), ["kept_sample"])
     yield made
     sys.path.remove(str(tmp_path))
     if made in sys.meta_path:
@@ -48,9 +48,9 @@ def upgrade(tmp_path: Path) -> None:
         path.write_text("raise SystemError('new code')\n") if path.suffix == ".py" else path.unlink()
 
 
-def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept: KeptModules, tmp_path: Path) -> None:
+def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept: ModuleCache, tmp_path: Path) -> None:
     early = importlib.import_module("kept_sample.inner.early")
-    assert sum(1 for _ in kept.keep()) == len(kept) == 2
+    assert sum(1 for _ in kept.fill_in_steps()) == len(kept) == 2
     upgrade(tmp_path)
     for name in ("compiled", "source"):
         module = importlib.import_module(f"kept_sample.inner.{name}")
@@ -58,12 +58,12 @@ def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept
         assert module.__file__ == str(tmp_path / "kept_sample" / "inner" / f"{name}.py")
         assert module.__package__ == "kept_sample.inner"
     assert len(kept) == 0
-    assert sum(1 for _ in kept.keep()) == 0
+    assert sum(1 for _ in kept.fill_in_steps()) == 0
     assert early.VALUE == "old early"
 
 
-def test_import_of_kept_packages_and_their_modules_works(kept: KeptModules, tmp_path: Path) -> None:
-    list(kept.keep())
+def test_import_of_kept_packages_and_their_modules_works(kept: ModuleCache, tmp_path: Path) -> None:
+    list(kept.fill_in_steps())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.source").VALUE == "old source"
     assert sys.modules["kept_sample.inner"].__path__ == [str(tmp_path / "kept_sample" / "inner")]
@@ -71,14 +71,14 @@ def test_import_of_kept_packages_and_their_modules_works(kept: KeptModules, tmp_
         importlib.import_module("kept_sample.inner.tests")
 
 
-def test_stale_bytecode_is_not_kept(kept: KeptModules, tmp_path: Path) -> None:
+def test_stale_bytecode_is_not_kept(kept: ModuleCache, tmp_path: Path) -> None:
     (tmp_path / "kept_sample" / "inner" / "compiled.py").write_text("VALUE = 'a newer source'\n")
-    list(kept.keep())
+    list(kept.fill_in_steps())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.compiled").VALUE == "a newer source"
 
 
-def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.MonkeyPatch, kept: KeptModules) -> None:
+def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.MonkeyPatch, kept: ModuleCache) -> None:
     read, short = kept_modules._read, [OSError(errno.EMFILE, "short")] * 2
 
     def fails_first(*arguments: object, **named: object) -> object:
@@ -87,22 +87,22 @@ def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.Mon
         return read(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kept_modules, "_read", fails_first)
-    monkeypatch.setattr(kept_modules, "KEPT", kept)
-    trio.run(keep_modules, clock=trio.testing.MockClock(autojump_threshold=0))
+    monkeypatch.setattr(kept_modules, "MODULE_CACHE", kept)
+    trio.run(cache_modules, clock=trio.testing.MockClock(autojump_threshold=0))
     assert not short
     assert len(kept) == 5
 
 
-def test_keep_modules_where_they_cannot_be_kept_gives_up(monkeypatch: pytest.MonkeyPatch, kept: KeptModules) -> None:
+def test_keep_modules_where_they_cannot_be_kept_gives_up(monkeypatch: pytest.MonkeyPatch, kept: ModuleCache) -> None:
     attempts = []
 
     def fails(*arguments: object, **named: object) -> object:
         attempts.append(arguments)
         raise OSError(errno.ENOSYS, "no memfd_create")
 
-    monkeypatch.setattr(kept_modules, "_Store", fails)
-    monkeypatch.setattr(kept_modules, "KEPT", kept)
-    trio.run(keep_modules, clock=trio.testing.MockClock(autojump_threshold=0))
+    monkeypatch.setattr(kept_modules, "_MemoryFile", fails)
+    monkeypatch.setattr(kept_modules, "MODULE_CACHE", kept)
+    trio.run(cache_modules, clock=trio.testing.MockClock(autojump_threshold=0))
     assert len(attempts) == 1
 
 
@@ -113,7 +113,7 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
     for number in range(50):
         (package / f"m{number}.py").write_text(f"VALUE = {number}\n" * (number % 7 + 1))
 
-    twice = KeptModules(str(tmp_path), ["kept_twice"])
+    twice = ModuleCache(str(tmp_path), ["kept_twice"])
 
     def lets_others_run(*arguments: Any) -> int:
         written = pwrite(*arguments)
@@ -122,7 +122,7 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
 
     def keep() -> None:
         started.wait()
-        list(twice.keep())
+        list(twice.fill_in_steps())
 
     monkeypatch.setattr(os, "pwrite", lets_others_run)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))

@@ -12,11 +12,11 @@ import pytest
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node
-from ottla.world.logs import LONGEST_CHARS, NAMES, escaped, install
+from ottla.world.logs import LOGGER_NAMES, LONGEST_CHARS, escape, install
 from ottla.world.real_env import RealEnv
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-ROOMS = ("wire", "log", "controller", "broker", "ottla")
+PACKAGES = ("wire", "log", "controller", "broker", "ottla")
 METHODS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50, "log": 20}
 FORGED = "2026-11-25 03:04:05,678 CRITICAL ottla.auth super user admin logged in"
 HOSTILE = (
@@ -31,7 +31,7 @@ HOSTILE = (
 CONVERSION = re.compile(r"%%|%[-+ #0]*[0-9]*(?:\.[0-9]+)?([a-zA-Z])")
 
 
-class Lines(logging.Handler):
+class CapturedLog(logging.Handler):
     """A handler of an application: it keeps what its formatter makes of each record."""
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def captured_log() -> Iterator[CapturedLog]:
     install()
-    handler, parent = Lines(), logging.getLogger("ottla")
+    handler, parent = CapturedLog(), logging.getLogger("ottla")
     before = parent.level
     parent.addHandler(handler)
     parent.setLevel(1)
@@ -56,7 +56,7 @@ def lines() -> Iterator[Lines]:
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for room in ROOMS:
+    for room in PACKAGES:
         for path in (ROOT / room).rglob("*.py"):
             if "tests" not in path.parts:
                 yield str(path), ast.parse(path.read_text())
@@ -88,7 +88,7 @@ def test_names_are_those_of_all_loggers() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
                 found.add(node.args[0].value if isinstance(node.args[0], ast.Constant) else None)
-    assert found - {None} == set(NAMES)
+    assert found - {None} == set(LOGGER_NAMES)
 
 
 def test_calls_that_log_are_found() -> None:
@@ -97,8 +97,8 @@ def test_calls_that_log_are_found() -> None:
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(lines: Lines, value: str) -> None:
-    logger = logging.getLogger(NAMES[0])
+def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(lines: CapturedLog, value: str) -> None:
+    logger = logging.getLogger(LOGGER_NAMES[0])
     for place, method, arguments in CALLS:
         template = arguments[0] if arguments else None
         if isinstance(template, ast.Constant) and isinstance(template.value, str):
@@ -113,13 +113,13 @@ def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(lines:
     assert len(lines.texts) == len(CALLS)
 
 
-def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(lines: Lines) -> None:
+def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(lines: CapturedLog) -> None:
     for value in HOSTILE:
         try:
             raise ValueError(value)
         except ValueError as error:
             error.add_note(value)
-            logging.getLogger(NAMES[0]).exception("failed: %s", error)
+            logging.getLogger(LOGGER_NAMES[0]).exception("failed: %s", error)
     for text in lines.texts:
         first, *rest = text.split("\n")
         assert "failed: " in first
@@ -127,7 +127,7 @@ def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(lines: Lines) 
         assert all(line.startswith("  ") and line.isprintable() for line in rest)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOGGER_NAMES)
 def test_every_logger_of_a_node_escapes(name: str) -> None:
     logging.getLogger(name).filters.clear()
     Node(RealEnv(), NodeConfig({}))
@@ -136,11 +136,11 @@ def test_every_logger_of_a_node_escapes(name: str) -> None:
     assert record.getMessage() == r"a\nb of 'c\x1b': 5"
 
 
-def test_values_by_name_are_escaped(lines: Lines) -> None:
-    logging.getLogger(NAMES[0]).warning("%(topic)s at %(offset)d", {"topic": "a\nb", "offset": 5})
+def test_values_by_name_are_escaped(lines: CapturedLog) -> None:
+    logging.getLogger(LOGGER_NAMES[0]).warning("%(topic)s at %(offset)d", {"topic": "a\nb", "offset": 5})
     assert lines.texts[-1].endswith(r"a\nb at 5")
 
 
 def test_escaped_keeps_printable_text() -> None:
-    assert escaped("grün-\u65e5\u672c \\ %s") == "grün-\u65e5\u672c \\ %s"
-    assert escaped("abcdef", 3) == "abc..."
+    assert escape("grün-\u65e5\u672c \\ %s") == "grün-\u65e5\u672c \\ %s"
+    assert escape("abcdef", 3) == "abc..."

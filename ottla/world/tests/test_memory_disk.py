@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from ottla.world.disk import read_file, write_file
-from ottla.world.memory_disk import MemoryDisk, Session
+from ottla.world.memory_disk import DiskSession, MemoryDisk
 
 SEEDS = range(60)
 
 
-def disk(seed: int) -> Session:
+def disk(seed: int) -> DiskSession:
     session = MemoryDisk(random.Random(seed), lambda: 0).session()
     session.makedirs("/d/a")
     write_file(session, "/d/a/file", b"x")
@@ -21,7 +21,7 @@ def disk(seed: int) -> Session:
     return session
 
 
-def after_a_cut(session: Session) -> list[str]:
+def after_a_cut(session: DiskSession) -> list[str]:
     session.disk.lose_power()
     found = session.listdir("/d")
     for name in found:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.world.disk import write_file
-from ottla.world.real_disk import RESERVED, RealDisk
+from ottla.world.real_disk import RESERVED_DESCRIPTORS, RealDisk
 
 ANOTHER = """
 import sys
@@ -130,7 +130,7 @@ def test_private_disk_without_descriptors_opens_lists_and_syncs(
 def test_private_disk_that_is_closed_gives_its_descriptors_back(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     disk = RealDisk().private()
-    assert len(os.listdir("/proc/self/fd")) == before + RESERVED
+    assert len(os.listdir("/proc/self/fd")) == before + RESERVED_DESCRIPTORS
     disk.close()
     write_file(disk, f"{tmp_path}/t", b"x")
     assert len(os.listdir("/proc/self/fd")) == before
@@ -139,7 +139,7 @@ def test_private_disk_that_is_closed_gives_its_descriptors_back(tmp_path: Path) 
 def test_private_disk_that_is_dropped_gives_its_descriptors_back() -> None:
     before = len(os.listdir("/proc/self/fd"))
     disk = RealDisk().private()
-    assert len(os.listdir("/proc/self/fd")) == before + RESERVED
+    assert len(os.listdir("/proc/self/fd")) == before + RESERVED_DESCRIPTORS
     del disk
     assert len(os.listdir("/proc/self/fd")) == before
 

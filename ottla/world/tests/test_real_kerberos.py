@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.world.real_kerberos import _text
+from ottla.world.real_kerberos import _describe_error
 
 
 def error(*said: str, of_major: str = "no credentials") -> SimpleNamespace:
@@ -27,4 +27,4 @@ def error(*said: str, of_major: str = "no credentials") -> SimpleNamespace:
     ],
 )
 def test_an_error_is_one_short_line_whatever_name_a_stranger_put_into_his_ticket(said: list[str], line: str) -> None:
-    assert _text(error(*said)) == line
+    assert _describe_error(error(*said)) == line

@@ -183,7 +183,7 @@ def test_minus_one_leaves_the_buffers_to_the_system() -> None:
     over_a_connection(main, SocketBuffers())
 
 
-class Broken:
+class UnreadableFile:
     """A file whose disk has failed."""
 
     def __init__(self, part: FileSlice, code: int) -> None:
@@ -203,7 +203,7 @@ def test_send_of_a_range_the_disk_cannot_read_raises_file_read_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, code: int
 ) -> None:
     part = a_file(tmp_path, size_bytes)
-    broken: Any = Broken(part, code)
+    broken: Any = UnreadableFile(part, code)
 
     def sendfile(*_: int) -> int:
         raise OSError(code, "broken")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.world.subjects import subject_of, subject_parts, subject_shown
-from ottla.world.tests.test_tls import Authority, over_tls, pair
-from ottla.world.tls import Store, Tls
+from ottla.world.subjects import format_subject, parse_subject, peer_subject
+from ottla.world.tests.test_tls import CertificateAuthority, over_tls, pair
+from ottla.world.tls import TlsConfig, TlsStore
 from ottla.world.tls_stream import TlsStream
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
@@ -21,50 +21,52 @@ ODD = "/C=US/O=\xdcbung, 1/ours=x/serialNumber=7/CN=m\xfcller+UID=\u6f22/emailAd
 
 def test_309_a_subject_is_written_as_rfc_2253_has_it():
     subject = ((("countryName", "US"),), (("organizationName", "A, B"),), (("commonName", "#x"), ("userId", "7")))
-    assert subject_of({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
-    assert subject_of({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
-    assert subject_of(None) is None
+    assert format_subject({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
+    assert format_subject({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
+    assert format_subject(None) is None
 
 
 @needs_openssl
 def test_309_who_shows_an_alternative_name_that_is_no_utf_8_is_let_in_by_its_subject(
-    authority: Authority, keys: Store
+    authority: CertificateAuthority, keys: TlsStore
 ) -> None:
     """The library cannot read such a certificate, and its error ended the node."""
     own = authority.issue("latin", "/O=Here/CN=mueller", alt=LATIN_1)
-    server = Tls(keys=keys, trusted=authority.trusted, client_auth="required")
-    ours, theirs, shown = trio.run(pair, server, Tls(keys=own, trusted=authority.trusted))
+    server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth="required")
+    ours, theirs, shown = trio.run(pair, server, TlsConfig(keystore=own, truststore=authority.truststore))
     ours._sock.close()
     theirs._sock.close()
     assert shown == "CN=mueller,O=Here"
 
 
 @needs_openssl
-def test_who_dials_speaks_to_a_server_with_such_a_name(authority: Authority) -> None:
+def test_who_dials_speaks_to_a_server_with_such_a_name(authority: CertificateAuthority) -> None:
     own = authority.issue("latin", "/CN=localhost", alt=f"DNS:localhost,{LATIN_1}")
-    ours, theirs, _ = trio.run(pair, Tls(keys=own), Tls(trusted=authority.trusted))
+    ours, theirs, _ = trio.run(pair, TlsConfig(keystore=own), TlsConfig(truststore=authority.truststore))
     ours._sock.close()
     theirs._sock.close()
 
 
 @needs_openssl
 @pytest.mark.parametrize("encoding", ["utf8only", "default", "MASK:0x802"])
-def test_a_subject_is_read_as_the_library_reads_it(authority: Authority, keys: Store, encoding: str) -> None:
+def test_a_subject_is_read_as_the_library_reads_it(
+    authority: CertificateAuthority, keys: TlsStore, encoding: str
+) -> None:
     own = authority.issue("odd", ODD, mask=encoding)
 
     async def main(ours: TlsStream, theirs: Any) -> None:
         shown: Any = ours._tls.getpeercert()
         der = ours._tls.getpeercert(binary_form=True)
         assert der is not None
-        assert tuple(tuple(part) for part in subject_parts(der)) == shown["subject"]
+        assert tuple(tuple(part) for part in parse_subject(der)) == shown["subject"]
         assert (("1.3.6.1.4.1.99999.123456789", "x"),) in shown["subject"], "one that the library has no name for"
         assert len(shown["subject"]) == 6
 
-    server = Tls(keys=keys, trusted=authority.trusted, client_auth="required")
-    over_tls(main, server, Tls(keys=own, trusted=authority.trusted))
+    server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth="required")
+    over_tls(main, server, TlsConfig(keystore=own, truststore=authority.truststore))
 
 
-class Showing:
+class CertificateSocket:
     """Who shows a certificate that the library cannot read, and that is this."""
 
     def __init__(self, der: bytes) -> None:
@@ -93,4 +95,4 @@ ENDS = [
 @pytest.mark.parametrize("raw", ENDS)
 def test_what_is_no_certificate_is_refused_as_any_other(raw: str) -> None:
     with pytest.raises(ssl.SSLError, match="cannot be read"):
-        subject_shown(Showing(bytes.fromhex(raw)))
+        peer_subject(CertificateSocket(bytes.fromhex(raw)))

@@ -20,18 +20,18 @@ from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S, SocketBuffers
 from ottla.world.real_disk import RealDisk
 from ottla.world.real_env import RealEnv
-from ottla.world.real_tls import server_context
-from ottla.world.stores import certificates_of
-from ottla.world.subjects import subject_of
-from ottla.world.tests.authority import Authority
-from ottla.world.tls import BadTls, Store, Tls
+from ottla.world.real_tls import server_ssl_context
+from ottla.world.stores import load_certificates_pem
+from ottla.world.subjects import format_subject
+from ottla.world.tests.authority import CertificateAuthority
+from ottla.world.tls import InvalidTlsConfig, TlsConfig, TlsStore
 from ottla.world.tls_stream import TlsStream
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 MIB = 1 << 20
 
 
-async def pair(server: Tls, client: Tls, host: str = "localhost") -> tuple[TlsStream, Any, str | None]:
+async def pair(server: TlsConfig, client: TlsConfig, host: str = "localhost") -> tuple[TlsStream, Any, str | None]:
     """Both ends of a connection, and the name the client showed."""
     env = RealEnv()
     listener = await env.net.listen("127.0.0.1", 0, SocketBuffers(16384, 16384), server)
@@ -58,7 +58,7 @@ async def pair(server: Tls, client: Tls, host: str = "localhost") -> tuple[TlsSt
     return ends[0], dialled, shown[0]
 
 
-def over_tls(main: Callable[[TlsStream, Any], Awaitable[None]], server: Tls, client: Tls) -> None:
+def over_tls(main: Callable[[TlsStream, Any], Awaitable[None]], server: TlsConfig, client: TlsConfig) -> None:
     async def run() -> None:
         ours, theirs, _ = await pair(server, client)
         with trio.fail_after(30):
@@ -99,19 +99,19 @@ def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, ve
             nursery.start_soon(theirs.send, [b"x" * 100_000])
             assert await read(ours, 100_000) == b"x" * 100_000
 
-    over_tls(main, Tls(keys=keys, protocols=(version,)), Tls(trusted=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys, protocols=(version,)), TlsConfig(truststore=authority.trusted))
 
 
-class Full:
+class FullRecordPeer:
     """A peer whose records are full: so many, then it has reset the connection."""
 
     def __init__(self, count: float) -> None:
-        self.left = count
+        self.remaining = count
 
     def recv_into(self, buffer: Any) -> int:
-        if not self.left:
+        if not self.remaining:
             raise ConnectionResetError
-        self.left -= 1
+        self.remaining -= 1
         return min(len(buffer), 16384)
 
 
@@ -120,14 +120,14 @@ def test_what_came_before_a_connection_broke_is_received(authority, keys):
 
     async def main(ours: TlsStream, theirs: Any) -> None:
         real: Any = ours._tls
-        ours._tls = Full(2)  # type: ignore[assignment]
+        ours._tls = FullRecordPeer(2)  # type: ignore[assignment]
         buffer = memoryview(bytearray(MIB))
         assert await ours.receive_into(buffer, FOREVER_S) == 32768
         with pytest.raises(ConnectionResetError):
             await ours.receive_into(buffer, FOREVER_S)
         ours._tls = real
 
-    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.trusted))
 
 
 def test_full_records_are_received_together_and_others_get_their_turn(authority, keys):
@@ -140,7 +140,7 @@ def test_full_records_are_received_together_and_others_get_their_turn(authority,
                 await trio.lowlevel.checkpoint()
 
         real: Any = ours._tls
-        ours._tls = Full(FOREVER_S)  # type: ignore[assignment]
+        ours._tls = FullRecordPeer(FOREVER_S)  # type: ignore[assignment]
         buffer = memoryview(bytearray(4 * MIB))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count_turns)
@@ -150,7 +150,7 @@ def test_full_records_are_received_together_and_others_get_their_turn(authority,
         assert sizes == [MIB] * 8, "so much at once, and no more"
         assert len(turns) >= 5
 
-    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.trusted))
 
 
 def test_the_end_is_told(authority, keys):
@@ -158,22 +158,22 @@ def test_the_end_is_told(authority, keys):
         ours.close()
         assert await theirs.receive_into(memoryview(bytearray(10)), 5.0) == 0
 
-    over_tls(main, Tls(keys=keys), Tls(trusted=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.trusted))
 
 
 def test_waiting_for_bytes_ends_with_its_time(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         assert await ours.receive_into(memoryview(bytearray(10)), 0.01) == 0
 
-    over_tls(main, Tls(keys=keys), Tls(trusted=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.trusted))
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
 @pytest.mark.parametrize("shows", [True, False])
 def test_305_client_authentication(authority, keys, auth, shows):
     own = authority.issue("client", "/O=Here/OU=There/CN=alice+UID=7", alt="DNS:x")
-    server = Tls(keys=keys, trusted=authority.trusted, client_auth=auth)
-    client = Tls(keys=own if shows else None, trusted=authority.trusted)
+    server = TlsConfig(keystore=keys, truststore=authority.trusted, client_auth=auth)
+    client = TlsConfig(keystore=own if shows else None, truststore=authority.trusted)
 
     async def run() -> str | None:
         ours, theirs, shown = await pair(server, client)
@@ -192,11 +192,11 @@ def test_305_client_authentication(authority, keys, auth, shows):
 
 
 def test_a_client_does_not_speak_to_somebody_elses_authority(authority, keys, tmp_path):
-    other = Authority(tmp_path / "other")
-    assert "CERTIFICATE_VERIFY_FAILED" in refused(Tls(keys=keys), Tls(trusted=other.trusted))
+    other = CertificateAuthority(tmp_path / "other")
+    assert "CERTIFICATE_VERIFY_FAILED" in refused(TlsConfig(keystore=keys), TlsConfig(truststore=other.truststore))
 
 
-def refused(server: Tls, client: Tls) -> str:
+def refused(server: TlsConfig, client: TlsConfig) -> str:
     """What the two ends say who do not agree; one of them may not get to say it."""
     with pytest.raises(BaseExceptionGroup) as told:
         trio.run(pair, server, client)
@@ -207,11 +207,11 @@ def refused(server: Tls, client: Tls) -> str:
 @pytest.mark.parametrize("verifies", [True, False])
 def test_304_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
     wrong = authority.issue("wrong", "/CN=elsewhere", alt="DNS:elsewhere")
-    client = Tls(trusted=authority.trusted, verifies_host=verifies)
+    client = TlsConfig(truststore=authority.trusted, verify_hostname=verifies)
     if verifies:
-        assert "Hostname mismatch" in refused(Tls(keys=wrong), client)
+        assert "Hostname mismatch" in refused(TlsConfig(keystore=wrong), client)
     else:
-        ours, theirs, _ = trio.run(pair, Tls(keys=wrong), client)
+        ours, theirs, _ = trio.run(pair, TlsConfig(keystore=wrong), client)
         ours._sock.close()
         theirs._sock.close()
 
@@ -221,9 +221,9 @@ def test_306_pem_may_be_given_as_text(authority, keys):
         await ours.send([b"x"])
         assert await read(theirs, 1) == b"x"
 
-    as_text = Store(pem=Path(keys.location).read_text())
-    trusted = Store(pem=Path(authority.trusted.location).read_text())
-    over_tls(main, Tls(keys=as_text), Tls(trusted=trusted))
+    as_text = TlsStore(pem=Path(keys.location).read_text())
+    trusted = TlsStore(pem=Path(authority.trusted.location).read_text())
+    over_tls(main, TlsConfig(keystore=as_text), TlsConfig(truststore=trusted))
 
 
 def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
@@ -231,9 +231,9 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
 
     async def run() -> None:
         env = RealEnv()
-        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
+        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), TlsConfig(keystore=keys))
         names = []
-        for renew in (None, Tls(keys=other), Tls(keys=Store("no such file"))):
+        for renew in (None, TlsConfig(keystore=other), TlsConfig(keystore=TlsStore("no such file"))):
             if renew is not None:
                 try:
                     listener.renew(renew)
@@ -247,8 +247,10 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
                     stream.close()
 
                 nursery.start_soon(serve)
-                dialled: Any = await env.net.connect("localhost", listener.port, Tls(trusted=authority.trusted))
-                names.append(subject_of(dialled._tls.getpeercert()))
+                dialled: Any = await env.net.connect(
+                    "localhost", listener.port, TlsConfig(truststore=authority.trusted)
+                )
+                names.append(format_subject(dialled._tls.getpeercert()))
                 dialled.close()
         listener.close()
         assert names == ["CN=localhost", "CN=second", "refused", "CN=second"]
@@ -257,15 +259,15 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
 
 
 def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, keys, tmp_path):
-    other = Authority(tmp_path / "new")
+    other = CertificateAuthority(tmp_path / "new")
     trusted = tmp_path / "trusted.pem"
-    trusted.write_bytes(Path(other.trusted.location).read_bytes())
+    trusted.write_bytes(Path(other.truststore.location).read_bytes())
     right = Path(authority.trusted.location).read_bytes()
 
     async def run() -> None:
         env = RealEnv()
-        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
-        client = Tls(trusted=Store(str(trusted)))
+        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), TlsConfig(keystore=keys))
+        client = TlsConfig(truststore=TlsStore(str(trusted)))
         for expected in (False, True):
 
             async def serve() -> None:
@@ -291,8 +293,8 @@ def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, k
 def test_a_pkcs12_store_without_its_library_says_what_to_do(tmp_path):
     path = tmp_path / "a.p12"
     path.write_bytes(b"0\x82")
-    with pytest.raises(BadTls, match="p12"):
-        server_context(Tls(keys=Store(str(path), password="pw-secret")))
+    with pytest.raises(InvalidTlsConfig, match="p12"):
+        server_ssl_context(TlsConfig(keystore=TlsStore(str(path), password="pw-secret")))
 
 
 def test_a_jks_store_is_read_and_its_password_checked(tmp_path):
@@ -303,15 +305,15 @@ def test_a_jks_store_is_read_and_its_password_checked(tmp_path):
     raw += hashlib.sha1("pw".encode("utf-16-be") + b"Mighty Aphrodite" + raw).digest()
     path = tmp_path / "trusted.jks"
     path.write_bytes(raw)
-    assert certificates_of(Store(str(path), password="pw")).splitlines()[1] == "MAMCAQE="
-    assert certificates_of(Store(str(path))) == certificates_of(Store(str(path), password="pw"))
-    for wrong in (Store(str(path), password="other"), Store(str(path), password="")):
+    assert load_certificates_pem(TlsStore(str(path), password="pw")).splitlines()[1] == "MAMCAQE="
+    assert load_certificates_pem(TlsStore(str(path))) == load_certificates_pem(TlsStore(str(path), password="pw"))
+    for wrong in (TlsStore(str(path), password="other"), TlsStore(str(path), password="")):
         if wrong.password:
-            with pytest.raises(BadTls, match="password is wrong"):
-                certificates_of(wrong)
+            with pytest.raises(InvalidTlsConfig, match="password is wrong"):
+                load_certificates_pem(wrong)
     path.write_bytes(raw[:40])
-    with pytest.raises(BadTls, match="broken"):
-        certificates_of(Store(str(path)))
+    with pytest.raises(InvalidTlsConfig, match="broken"):
+        load_certificates_pem(TlsStore(str(path)))
 
 
 def with_timeout(main: Callable[[], Awaitable[None]]) -> None:
@@ -324,7 +326,7 @@ def with_timeout(main: Callable[[], Awaitable[None]]) -> None:
 
 def test_plain_text_at_a_tls_listener_is_refused_at_once(keys):
     async def run() -> None:
-        listener = await RealEnv().net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
+        listener = await RealEnv().net.listen("127.0.0.1", 0, SocketBuffers(), TlsConfig(keystore=keys))
         with socket.create_connection(("127.0.0.1", listener.port)) as client:
             client.sendall(b"\0\0\0\x20\0\x12\0\3")
             stream: Any = await listener.accept()
@@ -339,23 +341,25 @@ def test_plain_text_at_a_tls_listener_is_refused_at_once(keys):
 @pytest.mark.parametrize(
     ("tls", "why"),
     [
-        (Tls(), "needs a key"),
-        (Tls(keys=Store(pem="-----BEGIN nothing")), "no usable key"),
-        (Tls(keys=Store(pem="-----BEGIN x", password="pw-secret")), "does not go with PEM"),
-        (Tls(protocols=("SSLv3",)), "SSLv3"),
-        (Tls(ciphers=("TLS_NOTHING",)), "TLS_NOTHING"),
+        (TlsConfig(), "needs a key"),
+        (TlsConfig(keystore=TlsStore(pem="-----BEGIN nothing")), "no usable key"),
+        (TlsConfig(keystore=TlsStore(pem="-----BEGIN x", password="pw-secret")), "does not go with PEM"),
+        (TlsConfig(protocols=("SSLv3",)), "SSLv3"),
+        (TlsConfig(cipher_suites=("TLS_NOTHING",)), "TLS_NOTHING"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(tls, why):
-    with pytest.raises(BadTls, match=why) as refused:
-        server_context(
-            tls if tls.keys or why == "needs a key" else Tls(Store(pem="x"), "", None, tls.protocols, tls.ciphers)
+    with pytest.raises(InvalidTlsConfig, match=why) as refused:
+        server_ssl_context(
+            tls
+            if tls.keys or why == "needs a key"
+            else TlsConfig(TlsStore(pem="x"), "", None, tls.protocols, tls.cipher_suites)
         )
     assert "secret" not in str(refused.value)
 
 
 def test_suites_go_by_javas_names(keys):
-    context = server_context(
-        Tls(keys=keys, ciphers=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",), protocols=("TLSv1.2",))
+    context = server_ssl_context(
+        TlsConfig(keystore=keys, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",), protocols=("TLSv1.2",))
     )
     assert "ECDHE-ECDSA-AES256-GCM-SHA384" in [x["name"] for x in context.get_ciphers()]

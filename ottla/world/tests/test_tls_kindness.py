@@ -20,23 +20,23 @@ import trio.testing
 from ottla.world.disk import FileSlice
 from ottla.world.real_disk import RealDisk
 from ottla.world.real_env import RealEnv
-from ottla.world.real_tls import server_context
-from ottla.world.tests.test_tls import MIB, Authority, over_tls, read
-from ottla.world.tls import Store, Tls
-from ottla.world.tls_stream import TlsStream, _turn
+from ottla.world.real_tls import server_ssl_context
+from ottla.world.tests.test_tls import MIB, CertificateAuthority, over_tls, read
+from ottla.world.tls import TlsConfig, TlsStore
+from ottla.world.tls_stream import TlsStream, _handshake_lock
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 
 
-class Watched:
+class ThreadRecordingFile:
     """A file that knows in which threads it was read."""
 
     def __init__(self, path: Path) -> None:
         self._file = RealDisk().open(str(path), readonly=True)
-        self.beside: list[bool] = []
+        self.read_in_threads: list[bool] = []
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        self.beside.append(threading.current_thread() is not threading.main_thread())
+        self.read_in_threads.append(threading.current_thread() is not threading.main_thread())
         return self._file.pread(size_bytes, offset)
 
     def fileno(self) -> int:
@@ -45,14 +45,18 @@ class Watched:
 
 @pytest.mark.parametrize("lies_in_memory", [True, False])
 def test_what_does_not_lie_in_memory_is_read_beside_the_loop(
-    authority: Authority, keys: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_in_memory: bool
+    authority: CertificateAuthority,
+    keys: TlsStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lies_in_memory: bool,
 ) -> None:
     """A disk that is slow, or asleep, would stop everybody else."""
     size = MIB + 7
     path = tmp_path / "data"
     data = os.urandom(size)
     path.write_bytes(data)
-    file: Any = Watched(path)
+    file: Any = ThreadRecordingFile(path)
     if not lies_in_memory:
         monkeypatch.setattr(os, "preadv", _on_the_disk)
 
@@ -67,9 +71,9 @@ def test_what_does_not_lie_in_memory_is_read_beside_the_loop(
             await ours.send([FileSlice(file, 0, size)])
         assert got == [data]
 
-    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
-    assert all(file.beside)
-    assert lies_in_memory or len(file.beside) == 5
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
+    assert all(file.read_in_threads)
+    assert lies_in_memory or len(file.read_in_threads) == 5
 
 
 def _on_the_disk(*_: Any) -> int:
@@ -86,11 +90,11 @@ def hello(name: bytes) -> bytes:
     return out.read().replace(b"eightabc", name)
 
 
-def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_none_is_refused_without_a_traceback(keys: TlsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library writes one for each: whoever connects could fill the log."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
-    context = server_context(Tls(keys))
+    context = server_ssl_context(TlsConfig(keys))
     one, other = socket.socketpair()
     with one, other:
         other.sendall(hello(b"\xff\xfe\xfd\xfc" * 2))
@@ -98,7 +102,7 @@ def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeyp
         with pytest.raises(ssl.SSLError), server:
             server.do_handshake()
     assert told == []
-    server_context(Tls(keys))
+    server_ssl_context(TlsConfig(keys))
     sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
     assert len(told) == 1, "all else is told as before, once"
 
@@ -113,12 +117,12 @@ def reset(port: int, said: bytes = b"") -> None:
 @pytest.mark.parametrize("said", [b"", b"x"])
 @pytest.mark.parametrize("has_tls", [True, False])
 def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop(
-    keys: Store, has_tls: bool, said: bytes
+    keys: TlsStore, has_tls: bool, said: bytes
 ) -> None:
     """One reset by anybody ended the node."""
 
     async def main() -> None:
-        listener = await RealEnv().net.listen("127.0.0.1", 0, tls=Tls(keys) if has_tls else None)
+        listener = await RealEnv().net.listen("127.0.0.1", 0, tls=TlsConfig(keys) if has_tls else None)
         for _ in range(30):
             reset(listener.port, said)
         turns, numbers = list[int](), os.listdir("/proc/self/fd")
@@ -142,7 +146,7 @@ def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop
     trio.run(main)
 
 
-class Shaking:
+class HandshakeSocket:
     """A TLS socket whose handshake is one step, and that step this call."""
 
     def __init__(self, step: Callable[[], object]) -> None:
@@ -158,7 +162,7 @@ class Shaking:
 
 def stranger(step: Callable[[], object]) -> TlsStream:
     stream = TlsStream.__new__(TlsStream)
-    stream._tls, stream.local = Shaking(step), ("here", 1)  # type: ignore[assignment]
+    stream._tls, stream.local = HandshakeSocket(step), ("here", 1)  # type: ignore[assignment]
     return stream
 
 
@@ -190,7 +194,7 @@ def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
                 await stream.handshake()
             ended.append("closed")
 
-        async with trio.open_nursery() as nursery, _turn():
+        async with trio.open_nursery() as nursery, _handshake_lock():
             nursery.start_soon(shake)
             await trio.testing.wait_all_tasks_blocked()
             stream._tls.number = -1  # type: ignore[attr-defined]
